@@ -1,0 +1,1 @@
+//! The actors: pure step functions, and the actix shells that run them.

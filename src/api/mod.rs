@@ -1,0 +1,30 @@
+//! The four custom resources, the names that go with them, and their validation.
+//!
+//! Knows Kubernetes' own types and nothing else of ours. JSON names are a contract with
+//! ARC's charts and with objects that ARC wrote, so a field here is never renamed.
+
+mod autoscaling_listener;
+mod autoscaling_runner_set;
+mod common;
+pub mod constants;
+mod ephemeral_runner;
+mod ephemeral_runner_set;
+
+pub use autoscaling_listener::{
+    AutoscalingListener, AutoscalingListenerPhase, AutoscalingListenerSpec,
+    AutoscalingListenerStatus,
+};
+pub use autoscaling_runner_set::{
+    AutoscalingRunnerSet, AutoscalingRunnerSetPhase, AutoscalingRunnerSetSpec,
+    AutoscalingRunnerSetStatus,
+};
+pub use common::{
+    AzureKeyVaultConfig, CounterMetric, GaugeMetric, HistogramMetric, MetricsConfig, ProxyConfig,
+    ProxyServerConfig, ResourceMeta, TlsCertificateSource, TlsConfig, VaultConfig,
+};
+pub use ephemeral_runner::{
+    EphemeralRunner, EphemeralRunnerPhase, EphemeralRunnerSpec, EphemeralRunnerStatus,
+};
+pub use ephemeral_runner_set::{
+    EphemeralRunnerSet, EphemeralRunnerSetPhase, EphemeralRunnerSetSpec, EphemeralRunnerSetStatus,
+};

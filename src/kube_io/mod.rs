@@ -1,0 +1,1 @@
+//! Running effects against Kubernetes: requests, retries, limits.

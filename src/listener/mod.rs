@@ -1,0 +1,1 @@
+//! The listener program: message session, scaler and its metrics.

@@ -1,0 +1,1 @@
+//! The vocabulary the actors speak: inputs, effects and reports.

@@ -1,0 +1,1 @@
+//! Registry, actor metrics, and the HTTP endpoint with health and readiness.

@@ -1,0 +1,1 @@
+//! Builders of the objects we want to exist: pure functions, one file per object.

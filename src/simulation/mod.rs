@@ -1,0 +1,1 @@
+//! The embedded cluster: API server, kubelet and Actions service in one process.
