@@ -6,7 +6,9 @@
 mod autoscaling_listener;
 mod autoscaling_runner_set;
 mod common;
+mod config_url;
 pub mod constants;
+mod credentials;
 mod ephemeral_runner;
 mod ephemeral_runner_set;
 
@@ -22,6 +24,8 @@ pub use common::{
     AzureKeyVaultConfig, CounterMetric, GaugeMetric, HistogramMetric, MetricsConfig, ProxyConfig,
     ProxyServerConfig, ResourceMeta, TlsCertificateSource, TlsConfig, VaultConfig,
 };
+pub use config_url::{ConfigScope, ConfigUrl, ConfigUrlError};
+pub use credentials::{Credentials, CredentialsError};
 pub use ephemeral_runner::{
     EphemeralRunner, EphemeralRunnerPhase, EphemeralRunnerSpec, EphemeralRunnerStatus,
 };

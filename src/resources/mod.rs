@@ -1,1 +1,5 @@
 //! Builders of the objects we want to exist: pure functions, one file per object.
+
+mod settings;
+
+pub use settings::ControllerSettings;

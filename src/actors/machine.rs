@@ -1,0 +1,37 @@
+//! What every actor's decision part looks like.
+
+use std::fmt::Debug;
+
+use crate::clock::Timestamp;
+use crate::messages::{Effect, Input};
+
+/// The decision part of an actor: a state that turns inputs into effects.
+///
+/// `step` is level triggered: it takes the input into the state, then looks at the whole
+/// state and does the first things that are missing. It never fails; what it cannot do now it
+/// asks to be woken for.
+pub trait Machine: 'static {
+    /// The actor's name in logs and metrics.
+    const NAME: &'static str;
+    /// Names an effect, so that its result is recognised.
+    type Tag: Clone + Debug + PartialEq + Send + 'static;
+    /// What the parent tells it.
+    type Command: Clone + Debug + Send + 'static;
+    /// What it tells its parent.
+    type Report: Clone + Debug + PartialEq + Send + 'static;
+    /// What its children tell it.
+    type ChildReport: Clone + Debug + Send + 'static;
+    /// What it wants of its children.
+    type Directive: Clone + Debug + PartialEq + Send + 'static;
+
+    /// Takes one input at the time `now` and answers with what is to be done.
+    fn step(&mut self, now: Timestamp, input: InputOf<Self>) -> Vec<EffectOf<Self>>;
+}
+
+/// The inputs of a machine.
+pub type InputOf<M> =
+    Input<<M as Machine>::Tag, <M as Machine>::Command, <M as Machine>::ChildReport>;
+
+/// The effects of a machine.
+pub type EffectOf<M> =
+    Effect<<M as Machine>::Tag, <M as Machine>::Report, <M as Machine>::Directive>;
