@@ -11,6 +11,7 @@ pub mod constants;
 mod credentials;
 mod ephemeral_runner;
 mod ephemeral_runner_set;
+mod listener_config;
 
 pub use autoscaling_listener::{
     AutoscalingListener, AutoscalingListenerPhase, AutoscalingListenerSpec,
@@ -32,3 +33,4 @@ pub use ephemeral_runner::{
 pub use ephemeral_runner_set::{
     EphemeralRunnerSet, EphemeralRunnerSetPhase, EphemeralRunnerSetSpec, EphemeralRunnerSetStatus,
 };
+pub use listener_config::ListenerConfig;
