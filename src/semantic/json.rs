@@ -81,6 +81,9 @@ fn differ(desired: &Value, live: Option<&Value>, path: &mut String) -> Option<Dr
         }
         (Value::Array(wanted), Some(Value::Array(live))) => differ_list(wanted, live, path),
         (wanted, Some(live)) if wanted == live => None,
+        // the server drops zeros of value types
+        (Value::Bool(false), None) => None,
+        (Value::Number(number), None) if number.as_f64() == Some(0.0) => None,
         (wanted, live) => Some(Drift {
             path: path.trim_start_matches('.').to_owned(),
             desired: shown(path, Some(wanted)),
