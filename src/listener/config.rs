@@ -84,7 +84,9 @@ fn parse(text: &[u8], path: &Path) -> Result<ListenerConfig, ConfigError> {
     };
     let faults: Vec<String> = object
         .iter()
-        .filter(|(key, value)| decode(Map::from_iter([((*key).clone(), (*value).clone())])).is_none())
+        .filter(|(key, value)| {
+            decode(Map::from_iter([((*key).clone(), (*value).clone())])).is_none()
+        })
         .map(|(key, _)| format!("{key} has a value of the wrong type"))
         .collect();
     match decode(object) {
@@ -233,7 +235,9 @@ fn range_faults(config: &ListenerConfig) -> Vec<String> {
         if text.is_empty() {
             faults.push(format!("{key} is missing or empty"));
         } else if !is_object_name(text) {
-            faults.push(format!("{key} \"{text}\" is no name of a Kubernetes object"));
+            faults.push(format!(
+                "{key} \"{text}\" is no name of a Kubernetes object"
+            ));
         }
     }
     let ListenerConfig {

@@ -27,13 +27,28 @@ const BUCKETS: [f64; 45] = [
 ];
 
 const GAUGES: [(&str, &str); 8] = [
-    ("gha_assigned_jobs", "Jobs assigned to the scale set, running or waiting for a runner."),
+    (
+        "gha_assigned_jobs",
+        "Jobs assigned to the scale set, running or waiting for a runner.",
+    ),
     ("gha_running_jobs", "Jobs of the scale set that run."),
-    ("gha_registered_runners", "Runners of the scale set that are registered."),
+    (
+        "gha_registered_runners",
+        "Runners of the scale set that are registered.",
+    ),
     ("gha_busy_runners", "Registered runners that have a job."),
-    ("gha_min_runners", "Runners that the scale set keeps waiting for jobs."),
-    ("gha_max_runners", "Most runners that the scale set may have."),
-    ("gha_desired_runners", "Runners that the listener last asked for."),
+    (
+        "gha_min_runners",
+        "Runners that the scale set keeps waiting for jobs.",
+    ),
+    (
+        "gha_max_runners",
+        "Most runners that the scale set may have.",
+    ),
+    (
+        "gha_desired_runners",
+        "Runners that the listener last asked for.",
+    ),
     ("gha_idle_runners", "Registered runners that have no job."),
 ];
 const STARTED: (&str, &str) = ("gha_started_jobs_total", "Jobs that were started.");
@@ -199,7 +214,10 @@ impl ListenerMetrics {
             let Some(labels) = chosen.gauge(name) else {
                 continue;
             };
-            let metric = register(&registry, GaugeVec::new(Opts::new(name, help), &names(&labels))?)?;
+            let metric = register(
+                &registry,
+                GaugeVec::new(Opts::new(name, help), &names(&labels))?,
+            )?;
             let values: Vec<&str> = labels
                 .iter()
                 .map(|label| scale_set_label(*label, config, url.as_ref()))
@@ -207,7 +225,9 @@ impl ListenerMetrics {
             gauges.insert(name, metric.get_metric_with_label_values(&values)?);
         }
         let metrics = Self {
-            enterprise: url.map(|url| url.enterprise().to_owned()).unwrap_or_default(),
+            enterprise: url
+                .map(|url| url.enterprise().to_owned())
+                .unwrap_or_default(),
             gauges,
             started: counter(&registry, &mut chosen, STARTED, STARTED_LABELS)?,
             completed: counter(&registry, &mut chosen, COMPLETED, COMPLETED_LABELS)?,
@@ -238,7 +258,9 @@ impl ListenerMetrics {
                         "impresario_listener_actions_request_duration_seconds",
                         "Time of a request to the Actions service, retries counted apart.",
                     )
-                    .buckets(vec![0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0]),
+                    .buckets(vec![
+                        0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
+                    ]),
                     &["call", "outcome"],
                 )?,
             )?,
@@ -309,7 +331,12 @@ impl ListenerMetrics {
         }
     }
 
-    fn observe(&self, family: Option<&Family<HistogramVec>>, job: &JobDetails, lasted: Option<f64>) {
+    fn observe(
+        &self,
+        family: Option<&Family<HistogramVec>>,
+        job: &JobDetails,
+        lasted: Option<f64>,
+    ) {
         if let (Some(family), Some(lasted)) = (family, lasted) {
             let values = family.values(job, &self.enterprise);
             family.metric.with_label_values(&values).observe(lasted);
@@ -480,17 +507,16 @@ impl<'a> Chooser<'a> {
             let gauges: Vec<&str> = GAUGES.iter().map(|(name, _)| *name).collect();
             self.unknown("gauge", config.gauges.keys(), &gauges);
             self.unknown("counter", config.counters.keys(), &[STARTED.0, COMPLETED.0]);
-            self.unknown("histogram", config.histograms.keys(), &[STARTUP.0, EXECUTION.0]);
+            self.unknown(
+                "histogram",
+                config.histograms.keys(),
+                &[STARTUP.0, EXECUTION.0],
+            );
         }
         self.complaints
     }
 
-    fn unknown<'k>(
-        &mut self,
-        kind: &str,
-        keys: impl Iterator<Item = &'k String>,
-        known: &[&str],
-    ) {
+    fn unknown<'k>(&mut self, kind: &str, keys: impl Iterator<Item = &'k String>, known: &[&str]) {
         for key in keys {
             if !known.iter().any(|name| is_named(key, name)) {
                 self.complaints
@@ -582,27 +608,19 @@ mod tests {
             ("min_runners", 2),
             ("max_runners", 9),
         ] {
-            let line = format!("
-gha_{name}{set} {value}
-");
+            let line = format!("\ngha_{name}{set} {value}\n");
             assert!(text.contains(&line), "{line}{text}");
         }
         let job = r#"enterprise="",event_name="push",job_name="build""#;
         let place = r#"organization="acme",repository="gears""#;
         let done = format!(r#"{job},job_result="succeeded",{place}"#);
         for line in [
-            format!("gha_started_jobs_total{{{job},{place}}} 1
-"),
-            format!("gha_completed_jobs_total{{{done}}} 1
-"),
-            format!("gha_job_startup_duration_seconds_sum{{{job},{place}}} 7.5
-"),
-            format!("gha_job_startup_duration_seconds_bucket{{{job},{place},le=\"8\"}} 1
-"),
-            format!("gha_job_startup_duration_seconds_bucket{{{job},{place},le=\"7\"}} 0
-"),
-            format!("gha_job_execution_duration_seconds_sum{{{done}}} 60
-"),
+            format!("gha_started_jobs_total{{{job},{place}}} 1\n"),
+            format!("gha_completed_jobs_total{{{done}}} 1\n"),
+            format!("gha_job_startup_duration_seconds_sum{{{job},{place}}} 7.5\n"),
+            format!("gha_job_startup_duration_seconds_bucket{{{job},{place},le=\"8\"}} 1\n"),
+            format!("gha_job_startup_duration_seconds_bucket{{{job},{place},le=\"7\"}} 0\n"),
+            format!("gha_job_execution_duration_seconds_sum{{{done}}} 60\n"),
         ] {
             assert!(text.contains(&line), "{line}{text}");
         }

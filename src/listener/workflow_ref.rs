@@ -58,7 +58,11 @@ mod tests {
             ("a/b/.github/workflows/r.yml", "", ""),
             ("", "", ""),
         ] {
-            assert_eq!(WorkflowRef::parse(text), WorkflowRef { name, target }, "{text}");
+            assert_eq!(
+                WorkflowRef::parse(text),
+                WorkflowRef { name, target },
+                "{text}"
+            );
         }
     }
 }
