@@ -747,5 +747,4 @@ fn spread(failures: u32, seed: i64) -> Duration {
 }
 
 #[cfg(test)]
-#[path = "session_tests.rs"]
 mod tests;
