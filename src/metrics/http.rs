@@ -54,7 +54,6 @@ impl Endpoint {
     }
 
     /// The routes, for tests that go without a port.
-    #[must_use]
     pub fn into_router(self) -> Router {
         self.routes
     }
