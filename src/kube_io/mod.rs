@@ -4,6 +4,7 @@
 //! failed request is an input of the step that asked, which knows what it means.
 
 mod events;
+mod lease;
 mod limiter;
 
 use std::fmt::Debug;
@@ -24,6 +25,7 @@ use crate::messages::{
 use crate::metrics::Metrics;
 
 pub use events::EventPublisher;
+pub use lease::{Candidate, LeaseLost};
 pub use limiter::Limiter;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, ServiceAccount};
