@@ -8,10 +8,13 @@ mod autoscaling_runner_set;
 mod common;
 mod config_url;
 pub mod constants;
+mod crd;
 mod credentials;
 mod ephemeral_runner;
 mod ephemeral_runner_set;
 mod listener_config;
+mod schema;
+mod schema_facts;
 
 pub use autoscaling_listener::{
     AutoscalingListener, AutoscalingListenerPhase, AutoscalingListenerSpec,
@@ -26,6 +29,7 @@ pub use common::{
     ProxyServerConfig, ResourceMeta, TlsCertificateSource, TlsConfig, VaultConfig,
 };
 pub use config_url::{ConfigScope, ConfigUrl, ConfigUrlError};
+pub use crd::{CrdFile, crd_files, crds};
 pub use credentials::{Credentials, CredentialsError};
 pub use ephemeral_runner::{
     EphemeralRunner, EphemeralRunnerPhase, EphemeralRunnerSpec, EphemeralRunnerStatus,
