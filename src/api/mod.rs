@@ -13,8 +13,10 @@ mod credentials;
 mod ephemeral_runner;
 mod ephemeral_runner_set;
 mod listener_config;
+mod names;
 mod schema;
 mod schema_facts;
+mod validation;
 
 pub use autoscaling_listener::{
     AutoscalingListener, AutoscalingListenerPhase, AutoscalingListenerSpec,
@@ -38,3 +40,4 @@ pub use ephemeral_runner_set::{
     EphemeralRunnerSet, EphemeralRunnerSetPhase, EphemeralRunnerSetSpec, EphemeralRunnerSetStatus,
 };
 pub use listener_config::ListenerConfig;
+pub use validation::{FieldProblem, MAX_SCALE_SET_NAME, ValidationErrors};
