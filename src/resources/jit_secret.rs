@@ -57,31 +57,29 @@ pub fn jit_secret(er: &EphemeralRunner, jit: &JitConfig) -> Secret {
 /// When the runner's id is missing or is none, or the token is missing: the Secret is of no
 /// use then.
 pub fn read_jit_secret(secret: &Secret) -> Result<JitRecord, ConfigError> {
-    const FIELD: &str = "the EphemeralRunner";
-    let text = |key| secret_text(secret, key, FIELD);
+    let text = |key| secret_text(secret, key);
     let invalid = |key: &str, problem| ConfigError::InvalidKey {
         object: secret.reference(),
         key: key.to_owned(),
         problem,
     };
     let runner_id = text(keys::RUNNER_ID)?
+        .ok_or_else(|| invalid(keys::RUNNER_ID, "is missing"))?
         .trim()
         .parse()
         .ok()
         .filter(|id| *id > 0)
         .ok_or_else(|| invalid(keys::RUNNER_ID, "is not the id of a runner"))?;
-    if text(keys::JIT_TOKEN)?.is_empty() {
-        return Err(invalid(keys::JIT_TOKEN, "is empty"));
+    if text(keys::JIT_TOKEN)?.is_none_or(|token| token.is_empty()) {
+        return Err(invalid(keys::JIT_TOKEN, "is missing or empty"));
     }
+    let optional = |key| text(key).ok().flatten().filter(|text| !text.is_empty());
     Ok(JitRecord {
         runner_id,
-        runner_name: text(keys::RUNNER_NAME)
-            .ok()
-            .filter(|name| !name.is_empty())
+        runner_name: optional(keys::RUNNER_NAME)
             .or_else(|| secret.metadata.name.clone())
             .unwrap_or_default(),
-        scale_set_id: text(keys::SCALE_SET_ID)
-            .ok()
+        scale_set_id: optional(keys::SCALE_SET_ID)
             .and_then(|id| id.trim().parse().ok())
             .unwrap_or(0),
     })

@@ -162,44 +162,39 @@ fn put_credentials(
 /// The further root certificate, PEM; `None` when there is none to be.
 fn root_ca(al: &AutoscalingListener, sources: &Sources) -> Result<Option<String>, ConfigError> {
     const FIELD: &str = "spec.githubServerTLS.certificateFrom.configMapKeyRef";
-    let tls = al.spec.github_server_tls.as_ref();
-    let Some(selector) = root_ca_selector(tls) else {
-        return match tls {
-            Some(_) => Err(ConfigError::Field {
-                field: FIELD,
-                problem: "is missing: name the ConfigMap and the key of the root certificate",
-            }),
-            None => Ok(None),
-        };
+    let Some(tls) = &al.spec.github_server_tls else {
+        return Ok(None);
     };
-    let optional = selector.optional == Some(true);
+    let selector = root_ca_selector(tls).ok_or(ConfigError::Field {
+        field: FIELD,
+        problem: "is missing: name the ConfigMap and the key of the root certificate",
+    })?;
     let namespace = al.spec.autoscaling_runner_set_namespace.as_str();
     let object = ObjectRef::new(Kind::ConfigMap, namespace, selector.name.as_str());
-    let Some(config_map) = sources.config_map(&selector.name) else {
-        return match optional {
-            true => Ok(None),
-            false => Err(ConfigError::Missing {
-                object,
-                field: FIELD,
-            }),
-        };
-    };
-    let text = config_map
-        .data
-        .as_ref()
-        .and_then(|data| data.get(&selector.key));
-    match text {
-        Some(pem) if pem.contains("-----BEGIN CERTIFICATE-----") => Ok(Some(pem.clone())),
-        Some(_) => Err(ConfigError::InvalidKey {
-            object,
-            key: selector.key.clone(),
-            problem: "holds no certificate in PEM form",
-        }),
-        None if optional => Ok(None),
-        None => Err(ConfigError::MissingKey {
-            object,
-            key: selector.key.clone(),
+    let key = selector.key.clone();
+    let found = match sources.config_map(&selector.name) {
+        Some(config_map) => {
+            let data = config_map.data.as_ref();
+            data.and_then(|data| data.get(&key))
+                .ok_or(ConfigError::MissingKey {
+                    object: object.clone(),
+                    key: key.clone(),
+                    field: FIELD,
+                })
+        }
+        None => Err(ConfigError::Missing {
+            object: object.clone(),
             field: FIELD,
         }),
+    };
+    match found {
+        Ok(pem) if pem.contains("-----BEGIN CERTIFICATE-----") => Ok(Some(pem.clone())),
+        Ok(_) => Err(ConfigError::InvalidKey {
+            object,
+            key,
+            problem: "holds no certificate in PEM form",
+        }),
+        Err(_) if selector.optional == Some(true) => Ok(None),
+        Err(error) => Err(error),
     }
 }

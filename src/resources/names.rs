@@ -211,7 +211,6 @@ mod tests {
             let names: BTreeSet<String> = (first..first + 20_000)
                 .map(|nonce| runner_name(&set, nonce))
                 .collect();
-            // the row may step over a multiple of the number of names just once
             assert_eq!(names.len(), 20_000, "from {first}");
         }
     }

@@ -13,6 +13,7 @@ use super::names::runner_proxy_secret_name;
 use super::sources::{Sources, secret_text};
 use crate::api::constants::{keys, labels};
 use crate::api::{EphemeralRunnerSet, ProxyConfig, ProxyServerConfig};
+use crate::messages::KubeObject;
 
 /// Schemes that proxy clients understand.
 const SCHEMES: [&str; 4] = ["http", "https", "socks5", "socks5h"];
@@ -97,9 +98,16 @@ pub(super) fn proxy_credentials(
         }
         let field = server.credentials_field;
         let secret = sources.secret(namespace, name, field)?;
+        let text = |key: &str| {
+            secret_text(secret, key)?.ok_or_else(|| ConfigError::MissingKey {
+                object: secret.reference(),
+                key: key.to_owned(),
+                field,
+            })
+        };
         let credentials = ProxyCredentials {
-            user: secret_text(secret, keys::USERNAME, field)?,
-            password: secret_text(secret, keys::PASSWORD, field)?.into(),
+            user: text(keys::USERNAME)?,
+            password: text(keys::PASSWORD)?.into(),
         };
         result.insert(name.to_owned(), credentials);
     }
@@ -112,12 +120,10 @@ pub(super) fn proxy_env(proxy: Option<&ProxyConfig>, secret: &str) -> Vec<EnvVar
     let Some(proxy) = configured(proxy) else {
         return Vec::new();
     };
-    let mut names: Vec<&str> = servers(proxy).map(|server| server.key).collect();
-    if !proxy.no_proxy.is_empty() {
-        names.push(keys::NO_PROXY);
-    }
-    names
-        .into_iter()
+    let no_proxy = (!proxy.no_proxy.is_empty()).then_some(keys::NO_PROXY);
+    servers(proxy)
+        .map(|server| server.key)
+        .chain(no_proxy)
         .map(|name| env_from_secret(name, secret, name))
         .collect()
 }

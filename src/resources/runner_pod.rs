@@ -65,7 +65,7 @@ fn runner_container(spec: Option<&PodSpec>) -> Option<&Container> {
 fn pod_metadata(er: &EphemeralRunner) -> ObjectMeta {
     let name = er.metadata.name.clone().unwrap_or_default();
     let mut meta = owned_meta(er, name, labels::COMPONENT_RUNNER, None);
-    meta.annotations = er.metadata.annotations.clone();
+    meta.annotations.clone_from(&er.metadata.annotations);
     let own = meta.labels.get_or_insert_default();
     if let Some(template) = &er.spec.metadata {
         own.extend(template.labels.clone().into_iter().flatten());
