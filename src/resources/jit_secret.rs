@@ -84,3 +84,116 @@ pub fn read_jit_secret(secret: &Secret) -> Result<JitRecord, ConfigError> {
             .unwrap_or(0),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::metadata::owner_reference;
+    use super::super::test_support::{map, runner, secret, texts};
+    use super::*;
+    use crate::messages::Runner;
+
+    fn jit(scale_set_id: i64) -> JitConfig {
+        JitConfig {
+            runner: Runner {
+                id: 501,
+                name: "registered-name".to_owned(),
+                scale_set_id,
+            },
+            encoded: "t0ken".to_owned().into(),
+        }
+    }
+
+    fn read(pairs: &[(&str, &str)]) -> Result<JitRecord, ConfigError> {
+        let object = secret("runners", "pool-runner-abcde", pairs);
+        read_jit_secret(&object.get::<Secret>().unwrap())
+    }
+
+    #[test]
+    fn it_holds_the_token_and_the_registration() {
+        assert_eq!(
+            texts(jit_secret(&runner(), &jit(43)).data.as_ref()),
+            map(&[
+                ("jitToken", "t0ken"),
+                ("runnerName", "registered-name"),
+                ("runnerId", "501"),
+                ("scaleSetId", "43"),
+            ])
+        );
+    }
+
+    #[test]
+    fn a_scale_set_that_the_service_left_out_is_the_runners() {
+        let data = jit_secret(&runner(), &jit(0)).data;
+        assert_eq!(texts(data.as_ref())["scaleSetId"], "42");
+    }
+
+    #[test]
+    fn it_has_the_runners_name_and_goes_with_it() {
+        let runner = runner();
+        let metadata = jit_secret(&runner, &jit(43)).metadata;
+        assert_eq!(metadata.name.as_deref(), Some("pool-runner-abcde"));
+        assert_eq!(metadata.namespace.as_deref(), Some("runners"));
+        assert_eq!(
+            metadata.owner_references,
+            Some(vec![owner_reference(&runner)])
+        );
+        assert_eq!(
+            metadata.annotations,
+            Some(map(&[("kind-note", "jit-note")]))
+        );
+        let labels = metadata.labels.unwrap();
+        assert_eq!(labels["kind-label"], "jit");
+        assert_eq!(labels[labels::COMPONENT], "runner");
+    }
+
+    #[test]
+    fn what_was_written_is_read_back() {
+        assert_eq!(
+            read_jit_secret(&jit_secret(&runner(), &jit(43))),
+            Ok(JitRecord {
+                runner_id: 501,
+                runner_name: "registered-name".to_owned(),
+                scale_set_id: 43,
+            })
+        );
+    }
+
+    #[test]
+    fn what_the_runner_can_do_without_may_be_missing() {
+        for scale_set in [("scaleSetId", "no number"), ("other", "key")] {
+            assert_eq!(
+                read(&[("jitToken", "t"), ("runnerId", "502\n"), scale_set]),
+                Ok(JitRecord {
+                    runner_id: 502,
+                    runner_name: "pool-runner-abcde".to_owned(),
+                    scale_set_id: 0,
+                })
+            );
+        }
+    }
+
+    #[test]
+    fn without_a_usable_id_or_token_it_is_refused_without_showing_the_value() {
+        for (pairs, expected) in [
+            (vec![("jitToken", "s3cret")], "key runnerId of Secret"),
+            (
+                vec![("jitToken", "t"), ("runnerId", "s3cret")],
+                "not the id of a runner",
+            ),
+            (
+                vec![("jitToken", "t"), ("runnerId", "0")],
+                "not the id of a runner",
+            ),
+            (
+                vec![("jitToken", ""), ("runnerId", "5")],
+                "key jitToken of Secret",
+            ),
+            (vec![("runnerId", "5")], "missing or empty"),
+        ] {
+            let error = read(&pairs).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+            assert!(error.contains("runners/pool-runner-abcde"), "{error}");
+            assert!(!error.contains("s3cret"), "{error}");
+        }
+    }
+}
