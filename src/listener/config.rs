@@ -2,6 +2,7 @@
 //! key it is in and what to do. Never shows a value that may be a secret.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::ByteString;
@@ -9,6 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::api::constants::{env, keys};
 use crate::api::{ConfigUrl, Credentials, ListenerConfig};
+use crate::metrics::http::parse_address;
 
 /// Paths that the listener answers itself, and that the metrics cannot have.
 const RESERVED_PATHS: [&str; 2] = ["/healthz", "/readyz"];
@@ -67,7 +69,12 @@ pub fn load(path: &Path) -> Result<ListenerConfig, ConfigError> {
     parse(&text, path)
 }
 
-fn parse(text: &[u8], path: &Path) -> Result<ListenerConfig, ConfigError> {
+/// Reads the content of the file. The path is for the errors only.
+///
+/// # Errors
+///
+/// When the content is not JSON, or a key has a value of the wrong type.
+pub fn parse(text: &[u8], path: &Path) -> Result<ListenerConfig, ConfigError> {
     // serde's own messages quote the value, and the value may be a secret
     let value: Value = serde_json::from_slice(text).map_err(|error| ConfigError::Syntax {
         path: path.to_owned(),
@@ -127,29 +134,20 @@ pub struct Settings {
     /// Most runners at one time.
     pub max_runners: i64,
     /// Where to serve metrics and health; `None` when they are off.
-    pub metrics_address: Option<Address>,
+    pub metrics_address: Option<SocketAddr>,
     /// Path of the metrics.
     pub metrics_path: String,
     /// How to log.
     pub log: LogSettings,
 }
 
-/// How to log.
+/// How to log, in the words of the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogSettings {
     /// The least severe level that is written.
-    pub level: tracing::Level,
-    /// Whether lines are JSON objects, and not text.
-    pub json: bool,
-}
-
-/// An address to listen on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Address {
-    /// Host name or address; `None` means every interface.
-    pub host: Option<String>,
-    /// Port; 0 lets the system choose.
-    pub port: u16,
+    pub level: &'static str,
+    /// `text` or `json`.
+    pub format: &'static str,
 }
 
 impl Settings {
@@ -276,21 +274,12 @@ pub fn is_object_name(text: &str) -> bool {
         && text.bytes().last().is_some_and(alphanumeric)
 }
 
-/// `host:port` or `:port`. Empty and `0` turn the metrics off.
-fn address(text: &str) -> Result<Option<Address>, String> {
-    if text.is_empty() || text == "0" {
-        return Ok(None);
+/// Empty and `0` turn the metrics off.
+fn address(text: &str) -> Result<Option<SocketAddr>, String> {
+    match text {
+        "" | "0" => Ok(None),
+        text => parse_address("metrics_addr", text).map(Some),
     }
-    let fault = || format!("metrics_addr \"{text}\" is no address; write host:port or :port");
-    let (host, port) = text.rsplit_once(':').ok_or_else(fault)?;
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    if host.contains(['/', '@', ' ']) {
-        return Err(fault());
-    }
-    Ok(Some(Address {
-        host: Some(host.to_owned()).filter(|host| !host.is_empty()),
-        port: port.parse().map_err(|_| fault())?,
-    }))
 }
 
 fn metrics_path(text: &str) -> Result<String, String> {
@@ -310,22 +299,24 @@ fn metrics_path(text: &str) -> Result<String, String> {
 
 fn log(config: &ListenerConfig) -> Result<LogSettings, String> {
     let level = match config.log_level.to_ascii_lowercase().as_str() {
-        "" | "info" => tracing::Level::INFO,
-        "trace" => tracing::Level::TRACE,
-        "debug" => tracing::Level::DEBUG,
-        "warn" => tracing::Level::WARN,
-        "error" => tracing::Level::ERROR,
+        "" | "info" | "0" => "info",
+        // numbers are ARC's verbosity
+        "debug" | "1" | "2" | "3" | "4" | "5" => "debug",
+        "trace" => "trace",
+        "warn" => "warn",
+        "error" => "error",
         other => {
             return Err(format!(
                 "log_level \"{other}\" is none of trace, debug, info, warn and error"
             ));
         }
     };
-    match config.log_format.to_ascii_lowercase().as_str() {
-        "" | "text" => Ok(LogSettings { level, json: false }),
-        "json" => Ok(LogSettings { level, json: true }),
-        other => Err(format!("log_format \"{other}\" is neither text nor json")),
-    }
+    let format = match config.log_format.to_ascii_lowercase().as_str() {
+        "" | "text" => "text",
+        "json" => "json",
+        other => return Err(format!("log_format \"{other}\" is neither text nor json")),
+    };
+    Ok(LogSettings { level, format })
 }
 
 #[cfg(test)]
@@ -371,8 +362,8 @@ mod tests {
         assert_eq!(
             settings.log,
             LogSettings {
-                level: tracing::Level::INFO,
-                json: false
+                level: "info",
+                format: "text"
             }
         );
     }
@@ -399,10 +390,13 @@ mod tests {
                 |c| c.max_runners = 1,
                 "min_runners is 2 and max_runners is 1",
             ),
-            (|c| c.metrics_addr = "8080".into(), "metrics_addr \"8080\""),
+            (
+                |c| c.metrics_addr = "8080".into(),
+                "metrics_addr is \"8080\"",
+            ),
             (
                 |c| c.metrics_addr = ":eighty".into(),
-                "metrics_addr \":eighty\"",
+                "metrics_addr is \":eighty\"",
             ),
             (
                 |c| c.metrics_endpoint = "/healthz".into(),
@@ -425,22 +419,14 @@ mod tests {
             config.metrics_addr = "x".into();
         });
         assert!(text.contains("runner_scale_set_id is -3"), "{text}");
-        assert!(text.contains("metrics_addr \"x\""), "{text}");
+        assert!(text.contains("metrics_addr is \"x\""), "{text}");
     }
 
     #[test]
-    fn addresses_have_a_host_or_none() {
-        let some = |host: Option<&str>, port| {
-            Ok(Some(Address {
-                host: host.map(str::to_owned),
-                port,
-            }))
-        };
+    fn no_address_and_0_turn_the_metrics_off() {
         assert_eq!(address(""), Ok(None));
         assert_eq!(address("0"), Ok(None));
-        assert_eq!(address(":8080"), some(None, 8080));
-        assert_eq!(address("127.0.0.1:0"), some(Some("127.0.0.1"), 0));
-        assert_eq!(address("[::1]:9000"), some(Some("::1"), 9000));
+        assert_eq!(address(":8080").unwrap().unwrap().port(), 8080);
         assert!(address(":70000").is_err());
     }
 

@@ -12,7 +12,6 @@
 mod config;
 mod failure;
 mod health;
-pub mod http;
 mod metrics;
 mod narrator;
 mod program;
@@ -21,7 +20,7 @@ mod scaler;
 mod session;
 mod workflow_ref;
 
-pub use config::{Address, ConfigError, LogSettings, Settings, load};
+pub use config::{ConfigError, LogSettings, Settings, load, parse};
 pub use health::{Health, LIVENESS_LIMIT};
 pub use metrics::ListenerMetrics;
 pub use program::{ListenerEnv, ListenerError, run};
