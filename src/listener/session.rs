@@ -14,9 +14,12 @@ use super::scaler::{Publication, Scaler};
 use crate::actions::{JobDetails, JobMessage, Message, Polled, Statistics};
 
 /// How long parts of a message that keep failing hold up the queue once the target is
-/// published. A part is not given up while the target cannot be published either: nothing
-/// would be gained by polling then.
+/// published. (While it cannot be published nothing would be gained by polling.) Records are
+/// then put off, and tried again after each poll; only a crash loses them.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// How long records that were put off are kept, and how many.
+const PUT_OFF: Duration = Duration::from_secs(3600);
+const MOST_PUT_OFF: usize = 1_000;
 /// How often an acknowledgement is tried. A message that stays is met again and known.
 const ACKNOWLEDGEMENTS: u32 = 3;
 /// How many ids of finished messages are remembered.
@@ -147,6 +150,8 @@ pub(super) enum Note {
     NotRecorded(Record, String),
     /// Something failed and is tried again after the wait.
     Failed(&'static str, Failure),
+    /// So many records are put off until after the next poll.
+    PutOff(usize),
     /// Something failed and is not tried again.
     GivenUp(&'static str, String),
     /// The session is held by someone else, as the failure says.
@@ -188,6 +193,10 @@ pub(super) struct Session {
     cursor: i64,
     hand: Option<Hand>,
     due: Option<Publication>,
+    /// Records of messages that are done with.
+    put_off: Vec<Pending>,
+    /// They were tried since the last poll.
+    put_off_tried: bool,
     handled: BTreeSet<i64>,
     /// Failures since the loop last went round.
     failures: u32,
@@ -224,6 +233,7 @@ struct Tried {
 #[derive(Clone, Debug)]
 struct Pending {
     record: Record,
+    since: Duration,
     /// It may have been written although the answer was a failure.
     tried: bool,
 }
@@ -241,6 +251,8 @@ impl Session {
             cursor: 0,
             hand: None,
             due: None,
+            put_off: Vec::new(),
+            put_off_tried: false,
             handled: BTreeSet::new(),
             failures: 0,
             wait: None,
@@ -335,6 +347,9 @@ impl Session {
         if let Some(publication) = self.due {
             return Task::Publish(publication);
         }
+        if !self.put_off.is_empty() && !self.put_off_tried {
+            return Task::Record(records_of(&self.put_off));
+        }
         if let Some(pause) = self.pause_before_poll.take() {
             return Task::Wait(pause);
         }
@@ -354,17 +369,18 @@ impl Session {
             return Task::Acquire(hand.acquire.clone());
         }
         if !hand.records.is_empty() && !hand.tried.record {
-            let records = hand.records.iter().map(|pending| pending.record.clone());
-            return Task::Record(records.collect());
+            return Task::Record(records_of(&hand.records));
         }
         if let Some(publication) = self.due
             && !hand.tried.publish
         {
             return Task::Publish(publication);
         }
-        let left = !hand.acquire.is_empty() || !hand.records.is_empty();
-        if self.due.is_none() && (!left || now.saturating_sub(hand.since) >= PATIENCE) {
-            self.give_up_rest();
+        let young = |since: Duration| now.saturating_sub(since) < PATIENCE;
+        let left = (!hand.acquire.is_empty() && young(hand.since))
+            || hand.records.iter().any(|pending| young(pending.since));
+        if self.due.is_none() && !left {
+            self.put_off_rest(now);
             return self.acknowledgement();
         }
         hand.tried = Tried::default();
@@ -376,7 +392,8 @@ impl Session {
         Task::Acknowledge(self.hand.as_ref().map_or(0, |hand| hand.id))
     }
 
-    fn give_up_rest(&mut self) {
+    /// Lets go of what is left of the message in hand.
+    fn put_off_rest(&mut self, now: Duration) {
         let Some(hand) = &mut self.hand else { return };
         if !hand.acquire.is_empty() {
             let ids = std::mem::take(&mut hand.acquire);
@@ -385,12 +402,28 @@ impl Session {
                 format!("requests {ids:?} were not acquired; the service will offer them again"),
             ));
         }
-        for pending in std::mem::take(&mut hand.records) {
-            self.notes.push(Note::NotRecorded(
-                pending.record.clone(),
-                "it failed for too long".to_owned(),
-            ));
-            self.notes.push(happened(pending.record));
+        if !hand.records.is_empty() {
+            let records = std::mem::take(&mut hand.records);
+            self.notes.push(Note::PutOff(records.len()));
+            self.put_off.extend(records);
+            self.put_off_tried = true;
+        }
+        self.forget_oldest(now);
+    }
+
+    /// Gives up records that have been put off for too long, or that are too many.
+    fn forget_oldest(&mut self, now: Duration) {
+        let excess = self.put_off.len().saturating_sub(MOST_PUT_OFF);
+        let records = std::mem::take(&mut self.put_off);
+        for (index, pending) in records.into_iter().enumerate() {
+            if index >= excess && now.saturating_sub(pending.since) < PUT_OFF {
+                self.put_off.push(pending);
+            } else {
+                let reason = "it failed for too long".to_owned();
+                self.notes
+                    .push(Note::NotRecorded(pending.record.clone(), reason));
+                self.notes.push(happened(pending.record));
+            }
         }
     }
 
@@ -503,6 +536,8 @@ impl Session {
     }
 
     fn polled(&mut self, now: Duration, result: Result<Polled, Failure>, took: Duration) {
+        self.put_off_tried = false;
+        self.forget_oldest(now);
         match result {
             Ok(Polled::Message(message)) => {
                 self.fresh = false;
@@ -548,13 +583,15 @@ impl Session {
         self.take_statistics(message.statistics);
         self.scaler.happened();
         let mut hand = Hand::new(message.id, false, now);
+        // older news of a runner go before newer ones
+        hand.records.append(&mut self.put_off);
         for part in message.jobs {
             self.notes.push(Note::Part(part_name(&part)));
             match part {
                 JobMessage::Available(job) => hand.offer(job.runner_request_id),
                 JobMessage::Assigned(_) => {}
-                JobMessage::Started(job) => hand.records.push(Record::Started(job).into()),
-                JobMessage::Completed(job) => hand.records.push(Record::Completed(job).into()),
+                JobMessage::Started(job) => hand.news(Record::Started(job), now),
+                JobMessage::Completed(job) => hand.news(Record::Completed(job), now),
                 JobMessage::Unknown { message_type } => {
                     self.notes.push(Note::Unknown(message_type));
                 }
@@ -597,31 +634,34 @@ impl Session {
     }
 
     fn recorded(&mut self, results: Vec<Result<Recording, Failure>>) {
-        let Some(hand) = &mut self.hand else { return };
-        hand.tried.record = true;
-        let records = std::mem::take(&mut hand.records);
-        for (mut pending, result) in records.into_iter().zip(results) {
-            match result {
-                Ok(Recording::Already) if !pending.tried => {}
-                Ok(Recording::New | Recording::Already) => {
-                    self.notes.push(happened(pending.record));
-                }
-                Ok(Recording::Skipped(reason)) => {
-                    self.notes
-                        .push(Note::NotRecorded(pending.record.clone(), reason));
-                    self.notes.push(happened(pending.record));
-                }
-                Err(failure) if failure.kind == FailureKind::Invalid => {
-                    self.notes
-                        .push(Note::NotRecorded(pending.record.clone(), failure.message));
-                    self.notes.push(happened(pending.record));
-                }
+        let records = match &mut self.hand {
+            Some(hand) => {
+                hand.tried.record = true;
+                &mut hand.records
+            }
+            None => {
+                self.put_off_tried = true;
+                &mut self.put_off
+            }
+        };
+        for (mut pending, result) in std::mem::take(records).into_iter().zip(results) {
+            let unrecorded = match result {
+                Ok(Recording::Already) if !pending.tried => continue,
+                Ok(Recording::New | Recording::Already) => None,
+                Ok(Recording::Skipped(reason)) => Some(reason),
+                Err(failure) if failure.kind == FailureKind::Invalid => Some(failure.message),
                 Err(failure) => {
                     self.notes.push(Note::Failed("record", failure));
                     pending.tried = true;
-                    hand.records.push(pending);
+                    records.push(pending);
+                    continue;
                 }
+            };
+            if let Some(reason) = unrecorded {
+                self.notes
+                    .push(Note::NotRecorded(pending.record.clone(), reason));
             }
+            self.notes.push(happened(pending.record));
         }
     }
 
@@ -707,15 +747,21 @@ impl Hand {
             self.acquire.push(request);
         }
     }
+
+    fn news(&mut self, record: Record, now: Duration) {
+        self.records.push(Pending {
+            record,
+            since: now,
+            tried: false,
+        });
+    }
 }
 
-impl From<Record> for Pending {
-    fn from(record: Record) -> Self {
-        Self {
-            record,
-            tried: false,
-        }
-    }
+fn records_of(pending: &[Pending]) -> Vec<Record> {
+    pending
+        .iter()
+        .map(|pending| pending.record.clone())
+        .collect()
 }
 
 fn happened(record: Record) -> Note {
