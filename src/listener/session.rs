@@ -6,12 +6,18 @@
 //! task is the first thing that the state says is missing. So every path (a token that
 //! expires while a message is in hand, say) comes back to where it was by itself.
 
+mod hand;
+mod vocabulary;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use self::hand::{Hand, Pending, Tried, happened, records_of};
+use self::vocabulary::part_name;
+pub(super) use self::vocabulary::{Note, Outcome, Record, Recording, Step, Stop, Task};
 use super::failure::{Failure, FailureKind};
 use super::scaler::{Publication, Scaler};
-use crate::actions::{JobDetails, JobMessage, Message, Polled, Statistics};
+use crate::actions::{JobMessage, Message, Polled, Statistics};
 
 /// How long parts of a message that keep failing hold up the queue once the target is
 /// published. (While it cannot be published nothing would be gained by polling.) Records are
@@ -33,150 +39,6 @@ const LONGEST_ASKED: Duration = Duration::from_secs(120);
 const FINISHING: Duration = Duration::from_secs(30);
 /// After a signal, how long an answer that would open a session is waited for.
 const SETTLING: Duration = Duration::from_secs(15);
-
-/// What to do now.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Task {
-    /// Open a message session.
-    Open,
-    /// Get a new queue token.
-    Refresh,
-    /// Write the target to the runner set.
-    Publish(Publication),
-    /// Wait for a message.
-    Poll {
-        /// Id of the last message that is done with.
-        after: i64,
-        /// Most jobs the scale set can have.
-        capacity: i64,
-    },
-    /// Acquire jobs on offer, by request id.
-    Acquire(Vec<i64>),
-    /// Record what happened on runners.
-    Record(Vec<Record>),
-    /// Acknowledge a message.
-    Acknowledge(i64),
-    /// Wait.
-    Wait(Duration),
-    /// Delete the session.
-    Close,
-    /// End the program; with a reason when it cannot go on.
-    End(Option<Failure>),
-}
-
-/// How a task ended.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Outcome {
-    /// Of `Open`, with the scale set's statistics.
-    Opened(Result<Option<Statistics>, Failure>),
-    /// Of `Refresh`, with the scale set's statistics.
-    Refreshed(Result<Option<Statistics>, Failure>),
-    /// Of `Publish`.
-    Published(Result<(), Failure>),
-    /// Of `Poll`, with how long it took.
-    Polled(Result<Polled, Failure>, Duration),
-    /// Of `Acquire`, with the ids acquired.
-    Acquired(Result<Vec<i64>, Failure>),
-    /// Of `Record`, one for each in the same order.
-    Recorded(Vec<Result<Recording, Failure>>),
-    /// Of `Acknowledge`.
-    Acknowledged(Result<(), Failure>),
-    /// Of `Wait`.
-    Waited,
-    /// Of `Close`.
-    Closed(Result<(), Failure>),
-    /// Of any task that was given up.
-    Dropped,
-}
-
-/// Something to be recorded on a runner.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Record {
-    /// It has started a job.
-    Started(JobDetails),
-    /// Its job has ended.
-    Completed(JobDetails),
-}
-
-impl Record {
-    pub(super) const fn job(&self) -> &JobDetails {
-        match self {
-            Self::Started(job) | Self::Completed(job) => job,
-        }
-    }
-}
-
-/// How a record was taken.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Recording {
-    /// It is written now.
-    New,
-    /// It stood there already.
-    Already,
-    /// There is no such runner, or it is about another job; the text says which.
-    Skipped(String),
-}
-
-/// Something worth a log line or a metric.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Note {
-    /// A session is open.
-    SessionOpened,
-    /// The session was lost; a new one is opened.
-    SessionLost,
-    /// The session is deleted.
-    SessionClosed,
-    /// The scale set's jobs and runners.
-    Statistics(Statistics),
-    /// The target.
-    Desired(Publication),
-    /// A poll ended: `message`, `empty`, `unreadable` or `error`.
-    Polled(&'static str),
-    /// A poll was answered with something unreadable; the text says what.
-    Unreadable(String),
-    /// A message came, with so many parts.
-    Message(i64, usize),
-    /// A message came again.
-    Duplicate(i64),
-    /// A part of a message, by its type.
-    Part(&'static str),
-    /// A part of a message of a type that is not known.
-    Unknown(String),
-    /// A job was started.
-    Started(JobDetails),
-    /// A job has ended.
-    Completed(JobDetails),
-    /// Something was not recorded, for this reason.
-    NotRecorded(Record, String),
-    /// Something failed and is tried again after the wait.
-    Failed(&'static str, Failure),
-    /// So many records are put off until after the next poll.
-    PutOff(usize),
-    /// Something failed and is not tried again.
-    GivenUp(&'static str, String),
-    /// The session is held by someone else, as the failure says.
-    Held(Failure),
-    /// Another try is made after this wait.
-    Retry(Duration),
-}
-
-/// One step's result.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Step {
-    /// What happened, in order.
-    pub notes: Vec<Note>,
-    /// What to do now.
-    pub task: Task,
-}
-
-/// What becomes of the task under way when the program is told to stop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stop {
-    /// It is dropped at once.
-    Drop,
-    /// It may go on for so long.
-    Await(Duration),
-}
 
 /// The state of the listener program.
 #[derive(Clone, Debug)]
@@ -208,34 +70,6 @@ pub(super) struct Session {
     fatal: Option<Failure>,
     task: Task,
     notes: Vec<Note>,
-}
-
-/// The message in hand: what of it is still to be done.
-#[derive(Clone, Debug)]
-struct Hand {
-    id: i64,
-    duplicate: bool,
-    since: Duration,
-    acquire: Vec<i64>,
-    records: Vec<Pending>,
-    acknowledgements: u32,
-    /// What was tried in this round; what is left after a round waits for the next.
-    tried: Tried,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Tried {
-    acquire: bool,
-    record: bool,
-    publish: bool,
-}
-
-#[derive(Clone, Debug)]
-struct Pending {
-    record: Record,
-    since: Duration,
-    /// It may have been written although the answer was a failure.
-    tried: bool,
 }
 
 impl Session {
@@ -722,62 +556,6 @@ impl Session {
             // its time is up
             _ => self.hand = None,
         }
-    }
-}
-
-impl Hand {
-    const fn new(id: i64, duplicate: bool, since: Duration) -> Self {
-        Self {
-            id,
-            duplicate,
-            since,
-            acquire: Vec::new(),
-            records: Vec::new(),
-            acknowledgements: 0,
-            tried: Tried {
-                acquire: false,
-                record: false,
-                publish: false,
-            },
-        }
-    }
-
-    fn offer(&mut self, request: i64) {
-        if !self.acquire.contains(&request) {
-            self.acquire.push(request);
-        }
-    }
-
-    fn news(&mut self, record: Record, now: Duration) {
-        self.records.push(Pending {
-            record,
-            since: now,
-            tried: false,
-        });
-    }
-}
-
-fn records_of(pending: &[Pending]) -> Vec<Record> {
-    pending
-        .iter()
-        .map(|pending| pending.record.clone())
-        .collect()
-}
-
-fn happened(record: Record) -> Note {
-    match record {
-        Record::Started(job) => Note::Started(job),
-        Record::Completed(job) => Note::Completed(job),
-    }
-}
-
-const fn part_name(part: &JobMessage) -> &'static str {
-    match part {
-        JobMessage::Available(_) => "available",
-        JobMessage::Assigned(_) => "assigned",
-        JobMessage::Started(_) => "started",
-        JobMessage::Completed(_) => "completed",
-        JobMessage::Unknown { .. } => "unknown",
     }
 }
 

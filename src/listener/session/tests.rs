@@ -1,4 +1,5 @@
 use super::*;
+use crate::actions::{JobDetails, Statistics};
 
 const T0: Duration = Duration::ZERO;
 const HELD_POLL: Duration = Duration::from_secs(50);
