@@ -3,6 +3,7 @@
 
 mod choice;
 mod label;
+mod own;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
@@ -12,7 +13,8 @@ use prometheus::core::Collector;
 use prometheus::{Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry};
 
 use self::choice::Chooser;
-use self::label::{COMPLETED_LABELS, Label, STARTED_LABELS};
+use self::label::{COMPLETED_LABELS, Label, SCALE_SET_LABELS, STARTED_LABELS, WORKFLOW_LABELS};
+use self::own::Own;
 use crate::actions::{JobDetails, Observer, Statistics};
 use crate::api::{ConfigUrl, ListenerConfig};
 use crate::clock::Timestamp;
@@ -101,10 +103,7 @@ pub struct ListenerMetrics {
     completed: Option<Family<IntCounterVec>>,
     startup: Option<Family<HistogramVec>>,
     execution: Option<Family<HistogramVec>>,
-    errors: IntCounterVec,
-    polls: IntCounterVec,
-    job_messages: IntCounterVec,
-    requests: HistogramVec,
+    own: Own,
 }
 
 impl ListenerMetrics {
@@ -142,42 +141,44 @@ impl ListenerMetrics {
             completed: counter(&registry, &mut chosen, COMPLETED, COMPLETED_LABELS)?,
             startup: histogram(&registry, &mut chosen, STARTUP, STARTED_LABELS)?,
             execution: histogram(&registry, &mut chosen, EXECUTION, COMPLETED_LABELS)?,
-            errors: own_counter(
-                &registry,
-                "impresario_listener_errors_total",
-                "Things the listener tried that failed.",
-                &["operation", "kind"],
-            )?,
-            polls: own_counter(
-                &registry,
-                "impresario_listener_polls_total",
-                "Polls of the message queue that have ended.",
-                &["outcome"],
-            )?,
-            job_messages: own_counter(
-                &registry,
-                "impresario_listener_job_messages_total",
-                "Parts of messages about jobs; those of no known type are unknown.",
-                &["type"],
-            )?,
-            requests: register(
-                &registry,
-                HistogramVec::new(
-                    HistogramOpts::new(
-                        "impresario_listener_actions_request_duration_seconds",
-                        "Time of a request to the Actions service, retries counted apart.",
-                    )
-                    .buckets(vec![
-                        0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
-                    ]),
-                    &["call", "outcome"],
-                )?,
-            )?,
+            own: Own::new(&registry)?,
             registry,
         };
         metrics.set("gha_min_runners", config.min_runners);
         metrics.set("gha_max_runners", config.max_runners);
         Ok((metrics, chosen.finish()))
+    }
+
+    /// A Markdown table of all metrics that a listener can have.
+    #[must_use]
+    pub fn documentation() -> String {
+        let mut table = "| metric | kind | labels | meaning |\n|---|---|---|---|\n".to_owned();
+        let mut row = |name: &str, kind: &str, labels: &[&str], help: &str| {
+            let labels: Vec<String> = labels.iter().map(|label| format!("`{label}`")).collect();
+            let labels = labels.join(", ");
+            table.push_str(&format!("| `{name}` | {kind} | {labels} | {help} |\n"));
+        };
+        for (name, help) in GAUGES {
+            row(name, "gauge", &names(SCALE_SET_LABELS), help);
+        }
+        let with_workflow = |labels: &[Label]| names(&[labels, WORKFLOW_LABELS].concat());
+        for ((name, help), kind, labels) in [
+            (STARTED, "counter", STARTED_LABELS),
+            (COMPLETED, "counter", COMPLETED_LABELS),
+            (STARTUP, "histogram", STARTED_LABELS),
+            (EXECUTION, "histogram", COMPLETED_LABELS),
+        ] {
+            row(name, kind, &with_workflow(labels), help);
+        }
+        for ((name, help, labels), kind) in [
+            (own::ERRORS, "counter"),
+            (own::POLLS, "counter"),
+            (own::JOB_MESSAGES, "counter"),
+            (own::REQUESTS, "histogram"),
+        ] {
+            row(name, kind, labels, help);
+        }
+        table
     }
 
     /// The registry that holds them.
@@ -214,15 +215,18 @@ impl ListenerMetrics {
     }
 
     pub(super) fn error(&self, operation: &str, kind: &str) {
-        self.errors.with_label_values(&[operation, kind]).inc();
+        self.own.errors.with_label_values(&[operation, kind]).inc();
     }
 
     pub(super) fn poll(&self, outcome: &str) {
-        self.polls.with_label_values(&[outcome]).inc();
+        self.own.polls.with_label_values(&[outcome]).inc();
     }
 
     pub(super) fn job_message(&self, message_type: &str) {
-        self.job_messages.with_label_values(&[message_type]).inc();
+        self.own
+            .job_messages
+            .with_label_values(&[message_type])
+            .inc();
     }
 
     // counts of jobs and runners are far below 2^53
@@ -255,7 +259,8 @@ impl ListenerMetrics {
 
 impl Observer for ListenerMetrics {
     fn request(&self, call: &'static str, outcome: &str, duration: Duration) {
-        self.requests
+        self.own
+            .requests
             .with_label_values(&[call, outcome])
             .observe(duration.as_secs_f64());
     }
@@ -292,15 +297,6 @@ fn register<C: Collector + Clone + 'static>(
 ) -> Result<C, prometheus::Error> {
     registry.register(Box::new(metric.clone()))?;
     Ok(metric)
-}
-
-fn own_counter(
-    registry: &Registry,
-    name: &str,
-    help: &str,
-    labels: &[&str],
-) -> Result<IntCounterVec, prometheus::Error> {
-    register(registry, IntCounterVec::new(Opts::new(name, help), labels)?)
 }
 
 fn counter(

@@ -107,6 +107,7 @@ pub async fn run(
             };
         }
         let outcome = {
+            let limit = session.time_left(began.elapsed());
             let mut work = pin!(hands.perform(step.task));
             let stopped = async {
                 if stopping {
@@ -116,15 +117,13 @@ pub async fn run(
             };
             tokio::select! {
                 biased;
-                outcome = &mut work => outcome,
+                outcome = within(limit, work.as_mut()) => outcome,
                 () = stopped => {
                     stopping = true;
                     tracing::info!("listener was told to stop");
                     match session.stop(began.elapsed()) {
                         Stop::Drop => Outcome::Dropped,
-                        Stop::Await(limit) => {
-                            timeout(limit, work).await.unwrap_or(Outcome::Dropped)
-                        }
+                        Stop::Await(limit) => within(Some(limit), work).await,
                     }
                 }
             }
@@ -133,6 +132,13 @@ pub async fn run(
             health.turned();
         }
         step = session.step(began.elapsed(), outcome);
+    }
+}
+
+async fn within(limit: Option<Duration>, work: impl Future<Output = Outcome>) -> Outcome {
+    match limit {
+        Some(limit) => timeout(limit, work).await.unwrap_or(Outcome::Dropped),
+        None => work.await,
     }
 }
 

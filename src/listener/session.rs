@@ -127,6 +127,15 @@ impl Session {
         self.proceed(now)
     }
 
+    /// How long the task under way may take; `None` leaves it to the task.
+    pub(super) fn time_left(&self, now: Duration) -> Option<Duration> {
+        match self.task {
+            // it has a limit of its own
+            Task::Close => None,
+            _ => self.end_by.map(|end_by| end_by.saturating_sub(now)),
+        }
+    }
+
     /// Takes the order to stop, and says what becomes of the task under way.
     pub(super) fn stop(&mut self, now: Duration) -> Stop {
         let limit = if self.hand.is_some() {

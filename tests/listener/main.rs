@@ -445,6 +445,27 @@ async fn told_to_stop_while_nothing_works_it_still_ends_in_time() {
     listener.terminate().await.unwrap();
 }
 
+#[tokio::test(start_paused = true)]
+async fn told_to_stop_with_a_message_whose_every_part_is_slow_it_still_ends_in_time() {
+    let stage = Stage::with(Setting {
+        api: Arc::new(SlowTarget),
+        ..Setting::default()
+    })
+    .await;
+    let listener = stage.listen("listener-a", 0, 10);
+    minutes(3).await;
+    let faults = stage.service.faults();
+    faults.always("acquire_jobs", Fault::delay(Duration::from_secs(28)));
+    for call in ["delete_message", "delete_session"] {
+        faults.always(call, Fault::delay(Duration::from_secs(40)));
+    }
+    stage.service.queue_job(JobSpec::on(SCALE_SET));
+    sleep(Duration::from_millis(100)).await;
+    let began = Instant::now();
+    listener.terminate().await.unwrap();
+    assert!(began.elapsed() > Duration::from_secs(40));
+}
+
 // === records ===
 
 #[tokio::test(start_paused = true)]

@@ -209,3 +209,21 @@ fn job_names_without_end_do_not_make_series_without_end() {
     });
     assert!(other.unwrap().ends_with(" 7"), "{other:?}");
 }
+
+#[test]
+fn every_metric_in_the_registry_is_documented() {
+    let (metrics, _) = ListenerMetrics::new(&config(None)).unwrap();
+    metrics.job_started(&job());
+    metrics.job_completed(&job());
+    metrics.error("publish", "unavailable");
+    metrics.poll("empty");
+    metrics.job_message("started");
+    metrics.request("get_message", "200", Duration::from_secs(1));
+    let documentation = ListenerMetrics::documentation();
+    let families = metrics.registry().gather();
+    for family in &families {
+        let row = format!("| `{}` | ", family.name());
+        assert!(documentation.contains(&row), "{}", family.name());
+    }
+    assert_eq!(documentation.lines().count(), 2 + families.len());
+}
