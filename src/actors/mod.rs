@@ -4,15 +4,19 @@
 //! I/O, no randomness and no runtime. Only the files `shell`, `controller`, `router` and
 //! `pool` know actix and tokio.
 
+mod actions_io;
 pub mod backoff;
 mod inbox;
 mod machine;
 mod router;
 mod shell;
+#[cfg(test)]
+mod shell_tests;
 pub mod tracked;
 mod workers;
 mod world;
 
+pub use actions_io::{CallMetrics, KubeSources};
 pub use inbox::{Deliver, Inbox};
 pub use machine::{Coalesce, EffectOf, InputOf, Machine};
 pub use router::{ActorKey, ActorKind, Router, Sighting};
