@@ -30,6 +30,7 @@ pub use client::Client;
 pub use clients::{Clients, ClientsOptions, Sources};
 pub use error::{Error, ErrorKind};
 pub use options::{ClientOptions, Observer, UserAgent};
+pub(crate) use proxy::percent_decode;
 pub use proxy::{Proxies, ProxyError, ProxyServer};
 pub use session::{JobDetails, JobMessage, Message, Polled, Session, Statistics};
 pub use transport::{

@@ -234,8 +234,8 @@ impl ProxyServer {
             return Err(error("it has no host"));
         }
         let credentials = (!url.username().is_empty()).then(|| {
-            let password = decode(url.password().unwrap_or_default());
-            (decode(url.username()), SecretString::from(password))
+            let password = percent_decode(url.password().unwrap_or_default());
+            (percent_decode(url.username()), SecretString::from(password))
         });
         let taken_out = url.set_username("").and_then(|()| url.set_password(None));
         taken_out.map_err(|()| error("it has no host"))?;
@@ -280,8 +280,8 @@ impl fmt::Debug for ProxyServer {
     }
 }
 
-/// Undoes the percent encoding of a URL's user information.
-fn decode(text: &str) -> String {
+/// Undoes the percent encoding of a part of a URL.
+pub(crate) fn percent_decode(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, tail @ ..] = rest {
