@@ -16,6 +16,7 @@ mod listener_config;
 mod names;
 mod schema;
 mod schema_facts;
+mod structure;
 mod validation;
 
 pub use autoscaling_listener::{
@@ -40,4 +41,5 @@ pub use ephemeral_runner_set::{
     EphemeralRunnerSet, EphemeralRunnerSetPhase, EphemeralRunnerSetSpec, EphemeralRunnerSetStatus,
 };
 pub use listener_config::ListenerConfig;
+pub use structure::structure_problems;
 pub use validation::{FieldProblem, MAX_SCALE_SET_NAME, ValidationErrors};
