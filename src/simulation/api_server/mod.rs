@@ -1,0 +1,4 @@
+//! The embedded API server.
+
+pub mod patch;
+pub mod schema;
