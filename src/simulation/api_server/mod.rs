@@ -2,3 +2,4 @@
 
 pub mod patch;
 pub mod schema;
+pub mod table;
