@@ -20,6 +20,7 @@ pub use prune::{DecodeError, FieldValidation};
 #[derive(Clone, Debug)]
 pub struct Schema {
     root: Arc<Value>,
+    patterns: Arc<validate::Patterns>,
     custom: bool,
 }
 
@@ -30,6 +31,7 @@ impl Schema {
         let name = Definitions::builtin().name_of(api_version, kind)?;
         Some(Self {
             root: Arc::new(builtin::reference(name)),
+            patterns: Arc::default(),
             custom: false,
         })
     }
@@ -50,9 +52,20 @@ impl Schema {
         add_object_fields(&mut root);
         add_embedded_object_fields(&mut root);
         Some(Self {
+            patterns: Arc::new(validate::patterns(&root)),
             root: Arc::new(root),
             custom: true,
         })
+    }
+
+    /// The schema of a kind of which nothing is known.
+    #[must_use]
+    pub fn anything() -> Self {
+        Self {
+            root: Arc::new(ANYTHING.clone()),
+            patterns: Arc::default(),
+            custom: false,
+        }
     }
 
     /// Whether it came from a CustomResourceDefinition.

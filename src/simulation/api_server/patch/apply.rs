@@ -95,24 +95,6 @@ impl ApplyError {
             Self::Untyped { .. } => "",
         }
     }
-
-    /// The Status' `details.causes`.
-    #[must_use]
-    pub fn causes(&self) -> Vec<Value> {
-        let Self::Conflicts(conflicts) = self else {
-            return Vec::new();
-        };
-        conflicts
-            .iter()
-            .map(|conflict| {
-                json!({
-                    "reason": "FieldManagerConflict",
-                    "message": format!("conflict with {}", conflict.manager),
-                    "field": conflict.path,
-                })
-            })
-            .collect()
-    }
 }
 
 /// The object after `manager` applied `config` to `live`, its record included. For an object
@@ -154,12 +136,12 @@ pub fn apply(
     forget_unowned(&mut owned, &manager.subresource);
     let last = records.replace(&key, owned, now);
 
-    let mut merged = without_records(live);
+    let mut merged = live.clone();
     typed::merge(schema.root(), &mut merged, config);
     if let Some(last) = last {
         typed::prune(schema.root(), &mut merged, &last, &records.everything());
     }
-    let difference = typed::compare(schema.root(), &without_records(live), &merged);
+    let difference = typed::compare(schema.root(), live, &merged);
     records.take_over(&key, &difference, force, now)?;
     records.write(&mut merged);
     Ok(merged)
@@ -182,9 +164,7 @@ pub fn record_update(
         Some(_) if carries_records(new) => Records::read(new),
         Some(old) => Records::read(old),
     };
-    let old = old.map_or_else(|| empty, without_records);
-    let current = without_records(new);
-    let difference = typed::compare(schema.root(), &old, &current);
+    let difference = typed::compare(schema.root(), old.unwrap_or(&empty), new);
     let key = Key {
         manager: manager.clone(),
         applied: false,
@@ -219,14 +199,6 @@ fn skeleton(object: &Value) -> Value {
         "kind": object["kind"],
         "metadata": {},
     })
-}
-
-fn without_records(object: &Value) -> Value {
-    let mut object = object.clone();
-    if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
-        metadata.remove("managedFields");
-    }
-    object
 }
 
 /// Fields that the server sets itself, or that a request of this kind does not write.
@@ -395,7 +367,7 @@ impl Records {
 
     /// An object that nobody has a record of belongs to whoever made it before.
     fn adopt(&mut self, schema: &Schema, live: &Value, api_version: &str) {
-        let mut fields = typed::applied_paths(schema.root(), &without_records(live));
+        let mut fields = typed::applied_paths(schema.root(), live);
         forget_unowned(&mut fields, "");
         let key = Key {
             manager: Manager {

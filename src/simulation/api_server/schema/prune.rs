@@ -21,30 +21,9 @@ pub enum FieldValidation {
     Ignore,
 }
 
-impl FieldValidation {
-    /// Reads the `fieldValidation` parameter.
-    ///
-    /// # Errors
-    /// The text to answer when the value is none of the three.
-    pub fn parse(value: Option<&str>) -> Result<Self, DecodeError> {
-        match value {
-            None | Some("") => Ok(Self::default()),
-            Some("Strict") => Ok(Self::Strict),
-            Some("Warn") => Ok(Self::Warn),
-            Some("Ignore") => Ok(Self::Ignore),
-            Some(other) => Err(DecodeError::Directive(other.to_owned())),
-        }
-    }
-}
-
 /// Why an object cannot be read. Each is a 400 BadRequest.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// The value of `fieldValidation` is not known.
-    #[error(
-        "fieldValidation: Unsupported value: {0:?}: supported values: \"Ignore\", \"Strict\", \"Warn\""
-    )]
-    Directive(String),
     /// Fields that the kind does not have, under `Strict`.
     #[error("strict decoding error: {}", quoted_fields(.0).join(", "))]
     Unknown(Vec<String>),

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::builtin::Definitions;
 use super::default::apply_defaults;
 use super::prune::{DecodeError, FieldValidation, decode};
-use super::validate::{invalid_message, validate};
+use super::validate::validate;
 use super::{ListKind, Schema};
 
 /// A schema with one of everything.
@@ -93,7 +93,7 @@ fn problems(spec: Value) -> Vec<String> {
     apply_defaults(&gadget(), &mut object);
     validate(&gadget(), &object)
         .iter()
-        .map(|cause| cause.line())
+        .map(ToString::to_string)
         .collect()
 }
 
@@ -137,7 +137,6 @@ fn strict_refuses_what_ignore_drops_silently() {
     );
     let silent = decode(&gadget(), &mut unknown.clone(), FieldValidation::Ignore).unwrap();
     assert!(silent.is_empty());
-    assert!(FieldValidation::parse(Some("Loud")).is_err());
 }
 
 #[test]
@@ -213,18 +212,6 @@ fn a_good_object_has_no_problems() {
         "tags": ["x", "y"], "plain": ["x", "x"], "parts": [{"name": "p", "weight": 1}]
     });
     assert_eq!(problems(spec), Vec::<String>::new());
-}
-
-#[test]
-fn several_problems_share_one_message() {
-    let found = validate(
-        &gadget(),
-        &object(json!({"url": "https://a", "replicas": -1, "mode": "x"})),
-    );
-    assert_eq!(
-        invalid_message("Gadget.test.example", "g1", &found),
-        "Gadget.test.example \"g1\" is invalid: [spec.mode: Unsupported value: \"x\": supported values: \"once\", \"many\", spec.replicas: Invalid value: -1: spec.replicas in body should be greater than or equal to 0]"
-    );
 }
 
 #[test]
