@@ -27,6 +27,7 @@ pub mod kinds;
 pub mod object;
 pub mod openapi;
 pub mod patch;
+pub mod protobuf;
 mod quota;
 mod rbac;
 pub mod record;
