@@ -229,6 +229,13 @@ impl<'s> Node<'s> {
         self.keyword("items").map_or_else(Node::anything, Node::new)
     }
 
+    /// Whether a field must be there.
+    #[must_use]
+    pub fn requires(&self, name: &str) -> bool {
+        let required = self.keyword("required").and_then(Value::as_array);
+        required.is_some_and(|required| required.iter().any(|one| one == name))
+    }
+
     /// Whether fields that it does not name are kept as they are.
     #[must_use]
     pub fn preserves_unknown(&self) -> bool {

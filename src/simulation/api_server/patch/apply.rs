@@ -121,7 +121,7 @@ pub fn apply(
         object: describe(config),
         problem,
     })?;
-    let empty = skeleton(config);
+    let empty = json!({"apiVersion": config["apiVersion"], "kind": config["kind"], "metadata": {}});
     let live = live.unwrap_or(&empty);
     let mut records = Records::read(live);
     if records.0.is_empty() && live.pointer("/metadata/uid").is_some() {
@@ -149,7 +149,7 @@ pub fn apply(
 
 /// Records in `new` that `manager` changed it from `old` by any other request than apply.
 /// For a create `old` is `None`. Records that the request carries replace those of `old`, so
-/// that a person can mend them; an empty list clears them.
+/// that a person can mend them; a single empty one clears them.
 pub fn record_update(
     schema: &Schema,
     old: Option<&Value>,
@@ -157,7 +157,7 @@ pub fn record_update(
     manager: &Manager,
     now: &str,
 ) {
-    let empty = skeleton(new);
+    let empty = skeleton(schema, new);
     let mut records = match old {
         None => Records::default(),
         Some(_) if clears_records(new) => Records::default(),
@@ -177,28 +177,33 @@ pub fn record_update(
     records.write(new);
 }
 
+/// One empty entry clears the records, as Kubernetes documents it; an empty list does not.
 fn clears_records(object: &Value) -> bool {
-    match object.pointer("/metadata/managedFields") {
-        Some(Value::Array(entries)) => {
-            entries.is_empty() || entries.iter().all(|entry| *entry == json!({}))
-        }
-        _ => false,
-    }
+    let records = object.pointer("/metadata/managedFields");
+    records.is_some_and(|records| *records == json!([{}]))
 }
 
 fn carries_records(object: &Value) -> bool {
-    object
-        .pointer("/metadata/managedFields")
-        .is_some_and(Value::is_array)
+    let records = object.pointer("/metadata/managedFields");
+    records
+        .and_then(Value::as_array)
+        .is_some_and(|records| !records.is_empty())
 }
 
-/// What an object of the kind is before anything is set.
-fn skeleton(object: &Value) -> Value {
-    json!({
+/// What an object of the kind is before anything is set: built-in kinds always have their
+/// `spec` and `status`.
+fn skeleton(schema: &Schema, object: &Value) -> Value {
+    let mut empty = json!({
         "apiVersion": object["apiVersion"],
         "kind": object["kind"],
         "metadata": {},
-    })
+    });
+    for name in ["spec", "status"] {
+        if !schema.is_custom() && schema.root().named(name).is_some() {
+            empty[name] = json!({});
+        }
+    }
+    empty
 }
 
 /// Fields that the server sets itself, or that a request of this kind does not write.

@@ -146,14 +146,18 @@ fn compare_elements(
     }
 }
 
-/// Every path of a value, containers included.
+/// Every path of a value, containers included; but not a container that a built-in type
+/// always has, such as a pod's list of containers.
 fn all_paths(node: Node<'_>, value: &Value) -> FieldSet {
     let mut set = FieldSet::leaf();
     match value {
         Value::Object(fields) if !node.atomic_map() => {
             for (name, value) in fields {
                 let inner = node.field(name).unwrap_or_else(Node::anything);
-                set.put(Step::Field(name.clone()), all_paths(inner, value));
+                let mut below = all_paths(inner, value);
+                let always = node.type_name().is_some() && node.requires(name);
+                below.member &= !(always && !below.children.is_empty());
+                set.put(Step::Field(name.clone()), below);
             }
         }
         Value::Array(items) => {

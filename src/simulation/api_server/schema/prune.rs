@@ -106,7 +106,11 @@ impl Place {
     fn field(&self, name: &str, parent: Node<'_>) -> Self {
         Self {
             path: child(&self.path, name),
-            go_path: child(&self.go_path, name),
+            // Go names the map, not the entry
+            go_path: match parent.named(name) {
+                Some(_) => child(&self.go_path, name),
+                None => self.go_path.clone(),
+            },
             go_type: parent
                 .type_name()
                 .map(str::to_owned)

@@ -185,11 +185,11 @@ fn validation_speaks_as_the_real_server() {
         ),
         (
             json!({"url": "https://a", "port": true}),
-            "spec.port: Invalid value: \"boolean\": spec.port in body must be of type integer or string: \"boolean\"",
+            "spec.port: Invalid value: \"boolean\": spec.port in body must be of type integer,string: \"boolean\"",
         ),
         (
-            json!({"url": "https://a", "mode": null}),
-            "spec.mode: Invalid value: \"null\": spec.mode in body must be of type string: \"null\"",
+            json!({"url": "https://a", "tags": [null]}),
+            "spec.tags[0]: Invalid value: \"null\": spec.tags[0] in body must be of type string: \"null\"",
         ),
         (
             json!({"url": "https://a", "at": "noon"}),
@@ -221,6 +221,18 @@ fn defaults_fill_what_is_absent_or_null_at_any_depth() {
     apply_defaults(&gadget(), &mut filled);
     assert_eq!(filled["spec"]["replicas"], 1);
     assert_eq!(filled["spec"]["parts"][0]["size"], 7);
+}
+
+#[test]
+fn nulls_stay_only_where_they_are_values() {
+    let mut filled = object(json!({
+        "url": "https://a", "mode": null, "note": null, "labels": {"a": null}, "free": {"x": null},
+    }));
+    apply_defaults(&gadget(), &mut filled);
+    assert_eq!(
+        filled["spec"],
+        json!({"url": "https://a", "replicas": 1, "note": null, "labels": {}, "free": {"x": null}})
+    );
 }
 
 fn pod(spec: Value) -> Value {
