@@ -246,6 +246,7 @@ pub enum Fault {
     NotSupported(Value),
     NotFound(Value),
     TooLong,
+    TooMany(u64),
     TypeInvalid(Value),
 }
 
@@ -311,6 +312,7 @@ impl FieldError {
             Fault::Required => "Required value".to_owned(),
             Fault::Forbidden => "Forbidden".to_owned(),
             Fault::TooLong => "Too long".to_owned(),
+            Fault::TooMany(count) => format!("Too many: {count}"),
             Fault::Invalid(value) | Fault::TypeInvalid(value) => format!("Invalid value: {value}"),
             Fault::Duplicate(value) => format!("Duplicate value: {value}"),
             Fault::NotSupported(value) => format!("Unsupported value: {value}"),
@@ -332,6 +334,7 @@ impl FieldError {
             Fault::NotSupported(_) => "FieldValueNotSupported",
             Fault::NotFound(_) => "FieldValueNotFound",
             Fault::TooLong => "FieldValueTooLong",
+            Fault::TooMany(_) => "FieldValueTooMany",
             Fault::TypeInvalid(_) => "FieldValueTypeInvalid",
         };
         json!({ "reason": reason, "message": self.body(), "field": self.field })
