@@ -5,7 +5,9 @@
 //! `pool` know actix and tokio.
 
 pub mod backoff;
+pub mod listener;
 mod machine;
+pub mod scale_set;
 pub mod tracked;
 
 pub use machine::{EffectOf, InputOf, Machine};
