@@ -5,9 +5,19 @@
 //! `pool` know actix and tokio.
 
 pub mod backoff;
+mod inbox;
 pub mod listener;
 mod machine;
+mod router;
 pub mod scale_set;
+mod shell;
 pub mod tracked;
+mod workers;
+mod world;
 
-pub use machine::{EffectOf, InputOf, Machine};
+pub use inbox::{Deliver, Inbox};
+pub use machine::{Coalesce, EffectOf, InputOf, Machine};
+pub use router::{ActorKey, ActorKind, Router, Sighting};
+pub use shell::{Birth, Childless, Family, Repeat, Shell};
+pub use workers::Workers;
+pub use world::{ActionsIo, Journal, Unregister, World};
