@@ -7,8 +7,10 @@
 mod actions_io;
 pub mod backoff;
 mod inbox;
+pub mod listener;
 mod machine;
 mod router;
+pub mod scale_set;
 mod shell;
 #[cfg(test)]
 mod shell_tests;
