@@ -13,7 +13,8 @@ pub struct ControllerSettings {
     pub image_pull_secrets: Vec<String>,
     /// Command of the listener's container.
     pub listener_entrypoint: String,
-    /// Address the listeners serve metrics on, `host:port` or `:port`; empty turns them off.
+    /// Address the listeners serve metrics on, `host:port` or `:port`; empty or `0` turns them
+    /// off.
     pub listener_metrics_addr: String,
     /// Path the listeners serve metrics under.
     pub listener_metrics_endpoint: String,
@@ -29,6 +30,25 @@ pub struct ControllerSettings {
     pub sync_period: Duration,
     /// After how long a pod that hangs in deletion on a lost node is removed with grace 0.
     pub force_delete_lost_pods_after: Option<Duration>,
+}
+
+impl ControllerSettings {
+    /// Address the listeners serve metrics on; `None` when they serve none. ARC's chart passes
+    /// `0` for none.
+    #[must_use]
+    pub fn listener_metrics_address(&self) -> Option<&str> {
+        match self.listener_metrics_addr.as_str() {
+            "" | "0" => None,
+            address => Some(address),
+        }
+    }
+
+    /// Port of that address, where it has one.
+    #[must_use]
+    pub fn listener_metrics_port(&self) -> Option<u16> {
+        let (_, port) = self.listener_metrics_address()?.rsplit_once(':')?;
+        port.parse().ok().filter(|port| *port != 0)
+    }
 }
 
 impl Default for ControllerSettings {

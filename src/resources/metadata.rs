@@ -1,0 +1,92 @@
+//! Metadata that owned objects have in common, and how it is brought onto live ones.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use serde_json::{Map, Value, json};
+
+use super::labels::{URL_LABELS, inherited_labels};
+use crate::api::ResourceMeta;
+use crate::messages::KubeObject;
+
+/// A reference that makes `owner` the controller of an object; `owner` goes only after it.
+#[must_use]
+pub fn owner_reference<K: KubeObject>(owner: &K) -> OwnerReference {
+    let meta = owner.meta();
+    OwnerReference {
+        api_version: K::KIND.api_version().to_owned(),
+        kind: K::KIND.as_str().to_owned(),
+        name: meta.name.clone().unwrap_or_default(),
+        uid: meta.uid.clone().unwrap_or_default(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    }
+}
+
+/// Metadata of an object beside its owner, with the owner's labels.
+pub(super) fn owned_meta<K: KubeObject>(
+    owner: &K,
+    name: String,
+    component: &str,
+    user: Option<&ResourceMeta>,
+) -> ObjectMeta {
+    let meta = owner.meta();
+    ObjectMeta {
+        name: Some(name),
+        namespace: meta.namespace.clone(),
+        labels: Some(inherited_labels(meta.labels.as_ref(), component, user)),
+        annotations: users_annotations(user),
+        owner_references: Some(vec![owner_reference(owner)]),
+        ..ObjectMeta::default()
+    }
+}
+
+/// The annotations that a user asks for, absent when there are none.
+pub(super) fn users_annotations(user: Option<&ResourceMeta>) -> Option<BTreeMap<String, String>> {
+    user.map(|meta| meta.annotations.clone())
+        .filter(|annotations| !annotations.is_empty())
+}
+
+/// The merge patch that gives `live` the labels and annotations of `desired`; `None` when it
+/// has them. What others put on `live` stays. A label of an earlier config URL goes when
+/// `desired` carries those of another.
+#[must_use]
+pub fn metadata_patch(live: &ObjectMeta, desired: &ObjectMeta) -> Option<Value> {
+    let mut labels = missing(live.labels.as_ref(), desired.labels.as_ref());
+    labels.extend(stale_url_labels(live, desired));
+    let annotations = missing(live.annotations.as_ref(), desired.annotations.as_ref());
+    let mut metadata = Map::new();
+    for (key, section) in [("labels", labels), ("annotations", annotations)] {
+        if !section.is_empty() {
+            metadata.insert(key.to_owned(), Value::Object(section));
+        }
+    }
+    (!metadata.is_empty()).then(|| json!({ "metadata": metadata }))
+}
+
+fn missing(
+    live: Option<&BTreeMap<String, String>>,
+    desired: Option<&BTreeMap<String, String>>,
+) -> Map<String, Value> {
+    desired
+        .into_iter()
+        .flatten()
+        .filter(|(key, value)| live.and_then(|live| live.get(*key)) != Some(*value))
+        .map(|(key, value)| (key.clone(), Value::from(value.as_str())))
+        .collect()
+}
+
+fn stale_url_labels(live: &ObjectMeta, desired: &ObjectMeta) -> Vec<(String, Value)> {
+    let has = |meta: &ObjectMeta, key: &str| {
+        let labels = meta.labels.as_ref();
+        labels.is_some_and(|labels| labels.contains_key(key))
+    };
+    if !URL_LABELS.iter().any(|key| has(desired, key)) {
+        return Vec::new();
+    }
+    URL_LABELS
+        .iter()
+        .filter(|key| has(live, key) && !has(desired, key))
+        .map(|key| ((*key).to_owned(), Value::Null))
+        .collect()
+}

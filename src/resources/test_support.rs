@@ -1,0 +1,1 @@
+//! Objects for the tests of the builders; every value differs from every other.
