@@ -6,6 +6,7 @@
 
 pub mod backoff;
 mod machine;
+pub mod runner;
 pub mod tracked;
 
 pub use machine::{EffectOf, InputOf, Machine};
