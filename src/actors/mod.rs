@@ -14,6 +14,7 @@ pub mod scale_set;
 mod shell;
 #[cfg(test)]
 mod shell_tests;
+pub mod runner;
 pub mod tracked;
 mod workers;
 mod world;
