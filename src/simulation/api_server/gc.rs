@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use super::handlers_delete::{DeleteOptions, FOREGROUND, ORPHAN, Propagation};
 use super::kinds::ResourceType;
 use super::store::{Change, ChangeKind, ObjectId, Store};
-use super::{Inner, State, object};
+use super::{Inner, State, object, quota};
 use crate::clock::Timestamp;
 
 /// The finalizer of a definition whose objects still exist.
@@ -56,6 +56,29 @@ impl Garbage {
             }
         }
         self.notice_waiting_owners(store, id, change);
+        self.notice_quotas(store, id, change);
+    }
+
+    /// Quotas of the namespace count again when objects come, go or end.
+    fn notice_quotas(&mut self, store: &Store, id: &ObjectId, change: &Change) {
+        let of_quota = *id.shelf == *quota::shelf();
+        if of_quota && change.kind != ChangeKind::Deleted {
+            self.push(id.clone());
+        }
+        let phase = |object: &Value| object["status"]["phase"].clone();
+        let counts = change.kind != ChangeKind::Modified
+            || (&*id.shelf == "pods"
+                && change.previous.as_deref().map(phase) != Some(phase(&change.object)));
+        if !counts || id.namespace.is_empty() || !quota::is_counted(&id.shelf) {
+            return;
+        }
+        for quota in store.list(&quota::shelf(), Some(&id.namespace)) {
+            self.push(ObjectId {
+                shelf: quota::shelf().into(),
+                namespace: id.namespace.clone(),
+                name: object::name(quota).to_owned(),
+            });
+        }
     }
 
     /// Whoever waits for this object to go, or to stop holding it up, is looked at again.
@@ -143,6 +166,15 @@ impl State {
             }
             if has_finalizer(object, FOREGROUND) && !self.is_blocked(object) {
                 return self.release(resource, object, FOREGROUND);
+            }
+        }
+        if resource.is("", "resourcequotas") {
+            let status = quota::status(&self.store, object);
+            if object["status"] != status {
+                let mut counted = Value::clone(object);
+                counted["status"] = status;
+                self.store_update(resource, counted);
+                return;
             }
         }
         self.judge_owners(resource, object, now);

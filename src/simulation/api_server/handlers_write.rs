@@ -16,7 +16,7 @@ use super::{State, defaults, http as wire, object, quota, validation};
 use crate::clock::Timestamp;
 
 /// The letters of generated names, which spell no words.
-const NAME_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+pub(super) const NAME_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// Longest name, and longest stem of a generated one.
 const LONGEST_NAME: usize = 63;
@@ -53,10 +53,8 @@ impl State {
         }
         self.name(&mut object);
         self.stamp_new(&resource, &mut object, call.now);
-        for admission in &self.admission {
-            admission.admit(&resource, &mut object);
-        }
-        defaults::fill_in(&resource, &mut object, &mut self.rng);
+        self.admit(&resource, &mut object)?;
+        defaults::fill_in(&resource, &mut object);
         let mut faults = validation::on_create(&resource, &object);
         faults.extend(seams::validate(&resource, &object, None));
         refuse(&resource, object::name(&object), &faults)?;
@@ -74,6 +72,9 @@ impl State {
             true => Arc::new(object),
             false => self.write(&resource, object),
         };
+        if resource.is("", "namespaces") && !dry_run {
+            self.open_namespace(object::name(&object), call.now);
+        }
         Ok(Reply::Object {
             code: 201,
             object: render(&resource, &object),
@@ -220,7 +221,7 @@ impl State {
         check_preconditions(&resource, &old, &new)?;
         keep_system_fields(&resource, &old, &mut new)?;
         restrict_to_subresource(&resource, call.target.subresource(), &old, &mut new);
-        defaults::fill_in_update(&resource, &old, &mut new);
+        defaults::fill_in_update(&resource, &mut new);
         let mut faults = validation::on_update(&resource, &old, &new, call.target.subresource());
         faults.extend(seams::validate(&resource, &new, Some(&old)));
         refuse(&resource, call.target.name(), &faults)?;
@@ -277,9 +278,23 @@ impl State {
             "metadata": { "name": name },
         });
         self.stamp_new(&resource, &mut namespace, now);
-        defaults::fill_in(&resource, &mut namespace, &mut self.rng);
+        defaults::fill_in(&resource, &mut namespace);
         self.write(&resource, namespace);
+        self.open_namespace(name, now);
         self.settle(now);
+    }
+
+    /// Gives a new namespace the service account that its pods have by default.
+    fn open_namespace(&mut self, name: &str, now: Timestamp) {
+        let resource = self.registry.get("", "v1", "serviceaccounts").cloned();
+        let Some(resource) = resource else { return };
+        let mut account = json!({
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": { "name": "default", "namespace": name },
+        });
+        self.stamp_new(&resource, &mut account, now);
+        self.write(&resource, account);
     }
 
     /// Creates or replaces a CustomResourceDefinition.
@@ -291,7 +306,7 @@ impl State {
             .ok_or_else(ApiError::no_such_path)?;
         let name = object::name(&crd).to_owned();
         self.stamp_new(&resource, &mut crd, now);
-        defaults::fill_in(&resource, &mut crd, &mut self.rng);
+        defaults::fill_in(&resource, &mut crd);
         refuse(&resource, &name, &validation::on_create(&resource, &crd))?;
         if let Some(existing) = self.store.get(&resource.shelf, "", &name) {
             crd["metadata"]["uid"] = existing["metadata"]["uid"].clone();
@@ -320,6 +335,31 @@ impl State {
             let text = format!("namespace {name} is being terminated");
             let error = ApiError::forbidden(resource.resource(), object::name(object), &why);
             return Err(error.because("NamespaceTerminating", &text, "metadata.namespace"));
+        }
+        Ok(())
+    }
+
+    /// Does what admission plug-ins do to a new object.
+    fn admit(&mut self, resource: &ResourceType, object: &mut Value) -> Result<(), ApiError> {
+        if resource.is("", "pods") {
+            let name = match object["spec"]["serviceAccountName"].as_str() {
+                Some(name) if !name.is_empty() => name.to_owned(),
+                _ => "default".to_owned(),
+            };
+            let namespace = object::namespace(object);
+            let account = self.store.get("serviceaccounts", namespace, &name).cloned();
+            let Some(account) = account else {
+                let why = format!(
+                    "error looking up service account {namespace}/{name}: serviceaccount \
+                     {name:?} not found"
+                );
+                let pod = object::name(object);
+                return Err(ApiError::forbidden(resource.resource(), pod, &why));
+            };
+            defaults::give_service_account(object, Some(&account), &mut self.rng);
+        }
+        for admission in &self.admission {
+            admission.admit(resource, object);
         }
         Ok(())
     }
