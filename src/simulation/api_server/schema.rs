@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 pub mod builtin;
 pub mod default;
+mod omit;
 pub mod prune;
 pub mod validate;
 

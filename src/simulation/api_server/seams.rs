@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::http::{self as wire, Body};
 use super::kinds::{Registry, ResourceType};
 use super::patch::apply::{self as server_side, ApplyError, Manager};
-use super::patch::strategic::{StrategicError, strategic_merge};
+use super::patch::strategic::strategic_merge;
 use super::schema::{DecodeError, default, prune, validate as rules};
 use super::status::{ApiError, FieldError};
 use super::table::{IncludeObject, Printer};
@@ -64,22 +64,21 @@ pub fn decode(
     })
 }
 
-/// The same for what a patch made of an object, of which the client sent a part only.
+/// The same for what a patch made of an object. Of the object the client sent no more than
+/// the patch, so that is what a refusal shows.
 ///
 /// # Errors
 /// 422 for unknown fields, 400 for what cannot be decoded.
 pub fn decode_patched(
     resource: &ResourceType,
     object: Value,
+    patch: &[u8],
     validation: FieldValidation,
 ) -> Result<Decoded, ApiError> {
-    let text = match validation {
-        FieldValidation::Strict => object.to_string(),
-        _ => String::new(),
-    };
     read(resource, object, validation).map_err(|error| match error {
         DecodeError::Unknown(_) => {
-            let fault = FieldError::invalid("patch", text, error.to_string());
+            let patch = String::from_utf8_lossy(patch);
+            let fault = FieldError::invalid("patch", patch, error.to_string());
             ApiError::invalid("", "", "", &[fault])
         }
         error => ApiError::bad_request(error.to_string()),
@@ -115,13 +114,9 @@ pub fn strategic(
     current: &Value,
     patch: &Value,
 ) -> Result<Value, ApiError> {
-    strategic_merge(&resource.schema, current, patch).map_err(|error| match error {
-        StrategicError::Unsupported => ApiError::unsupported_media_type(&[
-            "application/json-patch+json",
-            "application/merge-patch+json",
-            "application/apply-patch+yaml",
-        ]),
-        error => ApiError::bad_request(error.to_string()),
+    strategic_merge(&resource.schema, current, patch).map_err(|error| {
+        let (code, reason) = error.code_and_reason();
+        ApiError::new(code, reason, error.to_string())
     })
 }
 

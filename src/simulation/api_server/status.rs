@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 pub struct ApiError {
     /// HTTP status code.
     pub code: u16,
-    /// Machine-readable reason, such as `NotFound`.
+    /// Machine-readable reason, such as `NotFound`; empty where the real server gives none.
     pub reason: &'static str,
     /// Human-readable text.
     pub message: String,
@@ -215,9 +215,11 @@ impl ApiError {
             "metadata": {},
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason,
             "code": self.code,
         });
+        if !self.reason.is_empty() {
+            status["reason"] = self.reason.into();
+        }
         if !self.details.is_null() {
             status["details"] = self.details.clone();
         }

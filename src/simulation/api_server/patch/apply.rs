@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::field_set::FieldSet;
+use super::field_set::{FieldSet, Step};
 use super::typed;
 use crate::simulation::api_server::schema::{Node, Schema};
 
@@ -208,6 +208,17 @@ fn skeleton(schema: &Schema, object: &Value) -> Value {
 
 /// Fields that the server sets itself, or that a request of this kind does not write.
 fn forget_unowned(set: &mut FieldSet, subresource: &str) {
+    set.forget(&[if subresource.is_empty() {
+        "status"
+    } else {
+        "spec"
+    }]);
+    forget_system_fields(set);
+}
+
+/// Fields that the server sets itself, and the object and its metadata, which are always
+/// there.
+fn forget_system_fields(set: &mut FieldSet) {
     set.forget(&["apiVersion"]);
     set.forget(&["kind"]);
     for name in [
@@ -225,15 +236,8 @@ fn forget_unowned(set: &mut FieldSet, subresource: &str) {
     ] {
         set.forget(&["metadata", name]);
     }
-    if subresource.is_empty() {
-        set.forget(&["status"]);
-    } else {
-        set.forget(&["spec"]);
-    }
-    // the object and its metadata are always there
     set.member = false;
-    let metadata = super::field_set::Step::Field("metadata".into());
-    if let Some(metadata) = set.children.get_mut(&metadata) {
+    if let Some(metadata) = set.children.get_mut(&Step::Field("metadata".into())) {
         metadata.member = false;
     }
     set.children.retain(|_, below| !below.is_empty());
@@ -283,6 +287,9 @@ fn check_typed(node: Node<'_>, value: &Value, path: &str) -> Result<(), String> 
         Value::Array(items) => {
             let steps = typed::element_steps(node, items)
                 .map_err(|problem| format!("{path}: {problem}"))?;
+            if let Some(twice) = steps.as_deref().and_then(duplicate) {
+                return Err(format!("{path}: duplicate entries for key {twice}"));
+            }
             for (index, item) in items.iter().enumerate() {
                 let step = steps
                     .as_ref()
@@ -293,6 +300,15 @@ fn check_typed(node: Node<'_>, value: &Value, path: &str) -> Result<(), String> 
         _ => {}
     }
     Ok(())
+}
+
+/// A step that leads to two elements.
+fn duplicate(steps: &[Step]) -> Option<&Step> {
+    let twice = steps
+        .iter()
+        .enumerate()
+        .find(|(at, step)| steps[..*at].contains(step));
+    twice.map(|(_, step)| step)
 }
 
 /// What tells one entry of `managedFields` from another.
@@ -372,8 +388,9 @@ impl Records {
 
     /// An object that nobody has a record of belongs to whoever made it before.
     fn adopt(&mut self, schema: &Schema, live: &Value, api_version: &str) {
-        let mut fields = typed::applied_paths(schema.root(), live);
-        forget_unowned(&mut fields, "");
+        let empty = skeleton(schema, live);
+        let mut fields = typed::compare(schema.root(), &empty, live).set;
+        forget_system_fields(&mut fields);
         let key = Key {
             manager: Manager {
                 name: "before-first-apply".into(),

@@ -24,7 +24,7 @@ pub enum StrategicError {
         key: String,
     },
     /// `$patch` says something else than delete, replace or merge.
-    #[error("unknown patch type {0:?}: use delete, replace or merge")]
+    #[error("unknown patch type: {0} (use delete, replace or merge)")]
     Directive(String),
     /// A directive has a value of the wrong type.
     #[error("wrong type of {0}: {1}")]
@@ -35,6 +35,18 @@ const PATCH: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";
 const DELETE_FROM: &str = "$deleteFromPrimitiveList/";
 const ELEMENT_ORDER: &str = "$setElementOrder/";
+
+impl StrategicError {
+    /// The HTTP status code and the Status' `reason`, as the real server answers.
+    #[must_use]
+    pub fn code_and_reason(&self) -> (u16, &'static str) {
+        match self {
+            Self::Unsupported => (415, "UnsupportedMediaType"),
+            Self::NoMergeKey { .. } | Self::Directive(_) => (500, ""),
+            Self::Shape(..) => (400, "BadRequest"),
+        }
+    }
+}
 
 /// `current` with `patch` merged into it.
 ///

@@ -97,7 +97,7 @@ pub(super) fn compare(node: Node<'_>, old: &Value, new: &Value) -> Difference {
                         difference.set.put(step.clone(), below.set);
                         difference.removed.put(step, below.removed);
                     }
-                    None => difference.set.put(step, all_paths(inner, new_value)),
+                    None => difference.set.put(step, field_paths(node, name, new_value)),
                 }
             }
             for (name, old_value) in old {
@@ -146,18 +146,23 @@ fn compare_elements(
     }
 }
 
-/// Every path of a value, containers included; but not a container that a built-in type
-/// always has, such as a pod's list of containers.
-fn all_paths(node: Node<'_>, value: &Value) -> FieldSet {
+/// Every path of a field's value, containers included; but not a container that a built-in
+/// type always has, such as a pod's list of containers.
+fn field_paths(parent: Node<'_>, name: &str, value: &Value) -> FieldSet {
+    let node = parent.field(name).unwrap_or_else(Node::anything);
+    let mut set = all_paths(node, value);
+    let always = parent.type_name().is_some() && parent.requires(name);
+    set.member &= !(always && !set.children.is_empty());
+    set
+}
+
+/// Every path of a value, containers included.
+pub(super) fn all_paths(node: Node<'_>, value: &Value) -> FieldSet {
     let mut set = FieldSet::leaf();
     match value {
         Value::Object(fields) if !node.atomic_map() => {
             for (name, value) in fields {
-                let inner = node.field(name).unwrap_or_else(Node::anything);
-                let mut below = all_paths(inner, value);
-                let always = node.type_name().is_some() && node.requires(name);
-                below.member &= !(always && !below.children.is_empty());
-                set.put(Step::Field(name.clone()), below);
+                set.put(Step::Field(name.clone()), field_paths(node, name, value));
             }
         }
         Value::Array(items) => {

@@ -7,6 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::Value;
 
+use super::omit::is_omitted;
 use super::{Node, Schema, child, element};
 
 /// What a request wants done about fields that its object's kind does not have.
@@ -74,7 +75,8 @@ pub fn decode(
 }
 
 /// Drops every field that the schema does not have and returns their paths in order. Nulls
-/// in built-in types are dropped as well: to these, null and absent are the same.
+/// in built-in types are dropped as well, and zero values that these cannot hold: to them,
+/// such a value and none are the same.
 ///
 /// # Errors
 /// When a field of a built-in type has the wrong type.
@@ -153,6 +155,9 @@ fn visit(
                 }
                 if let Some(value) = fields.get_mut(&name) {
                     visit(inner, value, &place.field(&name, node), unknown)?;
+                    if is_omitted(node, &name, value) {
+                        fields.remove(&name);
+                    }
                 }
             }
         }

@@ -262,6 +262,30 @@ fn built_in_kinds_name_unknown_fields_and_drop_nulls() {
 }
 
 #[test]
+fn zero_values_that_a_built_in_type_cannot_hold_are_dropped() {
+    let schema = Schema::builtin("v1", "Pod").unwrap();
+    let mut read = pod(json!({
+        "hostNetwork": false, "nodeName": "", "runtimeClassName": "", "nodeSelector": {},
+        "enableServiceLinks": false, "terminationGracePeriodSeconds": 0, "securityContext": {},
+        "containers": [{"name": "", "command": [], "resources": {"limits": {}}, "env": [{"name": "A", "value": ""}]}],
+    }));
+    read["metadata"] = json!({"name": "p1", "finalizers": [], "annotations": {"a": ""}});
+    decode(&schema, &mut read, FieldValidation::Strict).unwrap();
+    assert_eq!(
+        read["spec"],
+        json!({
+            "runtimeClassName": "", "enableServiceLinks": false, "terminationGracePeriodSeconds": 0,
+            "securityContext": {},
+            "containers": [{"name": "", "resources": {}, "env": [{"name": "A"}]}],
+        })
+    );
+    assert_eq!(
+        read["metadata"],
+        json!({"name": "p1", "annotations": {"a": ""}})
+    );
+}
+
+#[test]
 fn built_in_kinds_name_the_field_with_the_wrong_type() {
     let schema = Schema::builtin("v1", "Pod").unwrap();
     let error = |spec| {

@@ -218,6 +218,14 @@ fn a_configuration_that_does_not_fit_is_refused_with_its_place() {
         error.to_string().contains("omits key field \"name\""),
         "{error}"
     );
+    let twice = json!({"parts": [{"name": "p"}, {"name": "p"}]});
+    let error = applied(None, twice, "ann").unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .ends_with(".spec.parts: duplicate entries for key [name=\"p\"]"),
+        "{error}"
+    );
     let mut carried = config(json!({}));
     carried["metadata"]["managedFields"] = json!([]);
     let error = apply(&gadget(), None, &carried, &manager("ann"), false, NOW).unwrap_err();
