@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::future::join_all;
 use impresario::actions::{
-    Client, ClientOptions, ErrorKind, JobMessage, Message, Observer, Polled, Session,
-    TransportOptions,
+    Client, ClientOptions, ErrorKind, JobMessage, Message, Observer, Polled, Proxies, ProxyServer,
+    ReqwestTransports, Session, TransportErrorKind, TransportOptions, Transports as _,
 };
 use impresario::api::{ConfigUrl, Credentials};
 use impresario::clock::Clock;
@@ -17,6 +18,8 @@ use impresario::simulation::actions_service::{
     ActionsService, Fault, JobSpec, JobState, Options, Outcome, Refusal,
 };
 use secrecy::ExposeSecret;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep};
 
 const TOKEN: &str = "ghp_orchid";
@@ -898,6 +901,90 @@ async fn two_runs_of_the_same_events_give_the_same_log() {
     let first = run().await;
     assert!(first.len() > 15, "{first:?}");
     assert_eq!(first, run().await);
+}
+
+// === over a real connection ===
+
+#[tokio::test]
+async fn the_same_service_is_reached_over_a_port() {
+    let service = ActionsService::new(Options::new(Clock::system()));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let serving = tokio::spawn(service.clone().serve(listener));
+    let url = ConfigUrl::parse(&format!("http://{address}/acme")).unwrap();
+    let options = ClientOptions::new(url, Credentials::Token(TOKEN.into()));
+    let transport = ReqwestTransports.transport(&TransportOptions::default());
+    let client = Client::new(options, transport.unwrap(), Clock::system()).unwrap();
+
+    let set = client
+        .create_scale_set("ci", 1, &["ci".to_owned()])
+        .await
+        .unwrap();
+    let session = client.open_session(set.id, "listener-0").await.unwrap();
+    let job = service.queue_job(JobSpec::on("ci"));
+    let polled = client.get_message(&session, 0, 3).await.unwrap();
+    let Polled::Message(message) = polled else {
+        panic!("{polled:?}");
+    };
+    assert_eq!(kinds(&message), [("available", job)]);
+    let acquired = client.acquire_jobs(set.id, &session, &[job]).await;
+    assert_eq!(acquired, Ok(vec![job]));
+    client.delete_message(&session, message.id).await.unwrap();
+
+    service
+        .faults()
+        .always("get_scale_set", Outcome::LoseAnswer);
+    let transport = ReqwestTransports.transport(&TransportOptions::default());
+    let request = http::Request::get(format!(
+        "http://{address}/tenants/1/_apis/runtime/runnerscalesets/1"
+    ));
+    let lost = transport
+        .unwrap()
+        .send(request.body(Bytes::new()).unwrap())
+        .await;
+    assert_eq!(lost.unwrap_err().kind, TransportErrorKind::Broken);
+
+    serving.abort();
+    assert!(serving.await.unwrap_err().is_cancelled());
+    let transport = ReqwestTransports.transport(&TransportOptions::default());
+    let request = http::Request::get(format!("http://user:s3cret@{address}/"));
+    let refused = transport
+        .unwrap()
+        .send(request.body(Bytes::new()).unwrap())
+        .await;
+    let refused = refused.unwrap_err();
+    assert_eq!(refused.kind, TransportErrorKind::Connect, "{refused}");
+    assert!(!refused.message.contains("s3cret"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_request_through_a_proxy_signs_in_there_and_names_its_target() {
+    let proxy = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = proxy.local_addr().unwrap();
+    let served = tokio::spawn(async move {
+        let (mut stream, _) = proxy.accept().await.unwrap();
+        let mut request = vec![0; 4096];
+        let length = stream.read(&mut request).await.unwrap();
+        let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
+        stream.write_all(answer).await.unwrap();
+        String::from_utf8_lossy(&request[..length]).into_owned()
+    });
+    let server = ProxyServer::parse(&format!("http://us%40er:s%2Fcret@{address}")).unwrap();
+    let options = TransportOptions {
+        root_ca: None,
+        proxies: Proxies::new(Some(server), None, []),
+    };
+    let transport = ReqwestTransports.transport(&options).unwrap();
+    let request = http::Request::get("http://ghes.acme.test/api/v3/x");
+    let answer = transport.send(request.body(Bytes::new()).unwrap()).await;
+    assert_eq!(answer.unwrap().body(), "{}");
+    let seen = served.await.unwrap();
+    assert!(
+        seen.starts_with("GET http://ghes.acme.test/api/v3/x HTTP/1.1"),
+        "{seen}"
+    );
+    // "us@er:s/cret" in base 64.
+    assert!(seen.contains("Basic dXNAZXI6cy9jcmV0"), "{seen}");
 }
 
 /// Keys made for this test. They open nothing.
