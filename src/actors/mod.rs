@@ -7,6 +7,8 @@
 pub mod backoff;
 mod machine;
 pub mod runner;
+pub mod runner_set;
 pub mod tracked;
+pub mod unregistrar;
 
 pub use machine::{EffectOf, InputOf, Machine};
