@@ -6,7 +6,10 @@
 
 mod actions_io;
 pub mod backoff;
+mod controller;
+mod family;
 mod inbox;
+mod lenient;
 pub mod listener;
 mod machine;
 mod router;
@@ -19,14 +22,17 @@ mod shell_tests;
 pub mod tracked;
 pub mod unregistrar;
 mod unregistrar_task;
+mod watch;
 mod workers;
 mod world;
 
 pub use actions_io::{CallMetrics, KubeSources};
+pub use controller::{ControllerOptions, run as run_controller};
 pub use inbox::{Deliver, Inbox};
 pub use machine::{Coalesce, EffectOf, InputOf, Machine};
 pub use router::{ActorKey, ActorKind, Router, Sighting};
 pub use shell::{Birth, Childless, Family, Repeat, Shell};
 pub use unregistrar_task::UnregistrarTask;
+pub use watch::WatchLost;
 pub use workers::Workers;
 pub use world::{ActionsIo, Journal, Unregister, World};
