@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::SignedDuration;
+use serde_json::{Value, json};
 
 use crate::actors::backoff::RECREATION;
 use crate::actors::tracked::{Presence, Tracked};
@@ -144,7 +145,9 @@ impl<T: KubeObject> Owned<T> {
     /// lost the label that the watch selects by: unless its deletion had been announced,
     /// it is read to make sure.
     pub fn observe_missing(&mut self, uid: &str) {
-        let known = self.get().filter(|known| known.meta().uid.as_deref() == Some(uid));
+        let known = self
+            .get()
+            .filter(|known| known.meta().uid.as_deref() == Some(uid));
         match known {
             Some(known) if known.meta().deletion_timestamp.is_none() => self.forget(),
             _ => {
@@ -282,4 +285,17 @@ pub fn ownership<K: KubeObject>(meta: &ObjectMeta, owner: &K) -> Ownership {
         }
         Some(_) => Ownership::Foreign,
     }
+}
+
+/// The patch that puts a lost owner back beside those that are there.
+#[must_use]
+pub fn owner_patch(live: &ObjectMeta, desired: &ObjectMeta) -> Option<Value> {
+    let known = live.owner_references.as_deref().unwrap_or_default();
+    let wanted = desired.owner_references.as_deref().unwrap_or_default();
+    let lost = wanted
+        .iter()
+        .filter(|wanted| known.iter().all(|known| known.uid != wanted.uid));
+    let mut all = known.to_vec();
+    all.extend(lost.cloned());
+    (all.len() > known.len()).then(|| json!({ "metadata": { "ownerReferences": all } }))
 }

@@ -72,7 +72,10 @@ impl ListenerMachine {
         if !self.restarts.may_create(step.now, &mut step.wake) {
             let (reason, message) = self.restarts.reason().cloned().unwrap_or_default();
             let next = self.restarts.next().unwrap_or(step.now);
-            step.trouble(&reason, format!("{message}; the pod is made again at {next:.0}"));
+            step.trouble(
+                &reason,
+                format!("{message}; the pod is made again at {next:.0}"),
+            );
             return;
         }
         let Some(version) = config.filter(|_| !step.reading) else {
@@ -107,15 +110,17 @@ impl ListenerMachine {
                 delete(&mut self.parts.pod, Part::Pod, pod.clone(), grace, step);
             }
             Health::Starting(reason) => {
-                let waits = ("Starting".to_owned(), "the listener's pod starts".to_owned());
+                let waits = (
+                    "Starting".to_owned(),
+                    "the listener's pod starts".to_owned(),
+                );
                 let (reason, message) = reason.unwrap_or(waits);
                 step.trouble(&reason, message);
                 self.correct_pod(al, config, pod, step);
             }
             Health::Running(since) => {
                 let since = since.unwrap_or(step.now);
-                self.restarts
-                    .healthy_since(step.now, since, &mut step.wake);
+                self.restarts.healthy_since(step.now, since, &mut step.wake);
                 self.correct_pod(al, config, pod, step);
             }
         }

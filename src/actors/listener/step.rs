@@ -9,7 +9,8 @@ use crate::actors::EffectOf;
 use crate::api::AutoscalingListener;
 use crate::clock::Timestamp;
 use crate::messages::{
-    Effect, EventNote, EventSeverity, KubeErrorKind, KubeObject, KubeRequest, ListenerReport, ObjectRef,
+    Effect, EventNote, EventSeverity, KubeErrorKind, KubeObject, KubeRequest, ListenerReport,
+    ObjectRef,
 };
 
 /// Names a request of a listener.
