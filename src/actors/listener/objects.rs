@@ -62,7 +62,7 @@ pub fn keep<T: KubeObject>(
             Kept::Missing
         }
         Presence::Absent => {
-            step.send(slot, part, Verb::Create, "", || {
+            step.send(slot, part, Verb::Create, Some(""), || {
                 KubeRequest::Create(Arc::new(desired).into_object())
             });
             Kept::Missing
@@ -116,7 +116,7 @@ pub fn delete<T: KubeObject>(
     step: &mut Step,
 ) -> bool {
     let uid = live.meta().uid.clone();
-    step.send(slot, part, Verb::Delete, uid.clone(), || {
+    step.send(slot, part, Verb::Delete, Some(uid.clone()), || {
         KubeRequest::Delete {
             target: live.reference(),
             uid,
@@ -205,7 +205,7 @@ fn set_right<T: KubeObject>(
         };
     }
     let body = Value::Object(body);
-    step.send(slot, part, Verb::Patch, body.to_string(), || {
+    step.send(slot, part, Verb::Patch, Some(body.to_string()), || {
         KubeRequest::Patch {
             target: live.reference(),
             body,

@@ -129,9 +129,9 @@ impl ListenerMachine {
     fn observe(&mut self, object: Object) {
         let name = object.meta().name.clone().unwrap_or_default();
         match object {
-            Object::AutoscalingListener(al) if name == self.name => {
-                if self.al.observe(al) {
-                    // whoever touches it wants it looked after
+            Object::AutoscalingListener(al) => {
+                // whoever touches it wants it looked after
+                if name == self.name && self.al.observe(al) {
                     self.refresh_sources();
                 }
             }
@@ -309,7 +309,7 @@ impl ListenerMachine {
         step: &mut Step,
     ) {
         let body = json!({ "metadata": { "finalizers": finalizers } });
-        let what = body.to_string();
+        let what = Some(body.to_string());
         step.send(&mut self.al, Part::Listener, Verb::Patch, what, || {
             KubeRequest::Patch {
                 target: al.reference(),
@@ -401,7 +401,7 @@ impl ListenerMachine {
             "restarts": wanted.restarts,
             "lastRestartReason": wanted.last_restart_reason,
         } });
-        let what = body.to_string();
+        let what = Some(body.to_string());
         step.send(&mut self.al, Part::Listener, Verb::Patch, what, || {
             KubeRequest::patch_status(al.reference(), body)
         });

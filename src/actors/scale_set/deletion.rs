@@ -201,6 +201,6 @@ impl ScaleSetMachine {
     fn await_end(&mut self, ars: &AutoscalingRunnerSet, step: &mut Step) {
         let target = ars.reference();
         let tag = ScaleSetTag::ScaleSet(crate::actors::listener::Verb::Read);
-        step.send(&mut self.ars, tag, "end", || KubeRequest::Get(target));
+        step.send(&mut self.ars, tag, Some("end"), || KubeRequest::Get(target));
     }
 }

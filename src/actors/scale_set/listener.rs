@@ -15,6 +15,7 @@ use super::state::ScaleSetMachine;
 use super::step::Step;
 use super::vocabulary::ScaleSetTag;
 use crate::actors::listener::Verb;
+use crate::actors::listener::owned::FREELY;
 use crate::actors::tracked::Presence;
 use crate::api::{
     AutoscalingListener, AutoscalingListenerPhase, AutoscalingListenerSpec, AutoscalingRunnerSet,
@@ -117,8 +118,7 @@ impl ScaleSetMachine {
         };
         let tag = ScaleSetTag::Listener(name.to_owned(), Verb::Create);
         // a replacement is slowed down where the old one is deleted
-        let when = step.now.as_nanosecond();
-        let sent = step.send(&mut child.object, tag, (Verb::Create, when), || {
+        let sent = step.send(&mut child.object, tag, FREELY, || {
             KubeRequest::Create(desired.into())
         });
         if sent {
@@ -161,7 +161,7 @@ impl ScaleSetMachine {
         }
         let body = json!({ "spec": { "phase": wanted } });
         let tag = ScaleSetTag::Listener(name, Verb::Patch);
-        let what = (Verb::Patch, body.to_string());
+        let what = Some((Verb::Patch, body.to_string()));
         step.send(&mut child.object, tag, what, || {
             KubeRequest::patch(live.reference(), body)
         });
@@ -197,9 +197,12 @@ impl ScaleSetMachine {
         if let Some(child) = self.listeners.get_mut(&name) {
             let tag = ScaleSetTag::Listener(name, Verb::Read);
             let target = live.reference();
-            step.send(&mut child.object, tag, (Verb::Read, "foreign"), || {
-                KubeRequest::Get(target)
-            });
+            step.send(
+                &mut child.object,
+                tag,
+                Some((Verb::Read, "foreign")),
+                || KubeRequest::Get(target),
+            );
         }
         false
     }

@@ -75,7 +75,12 @@ impl ScaleSetMachine {
         request: impl FnOnce() -> KubeRequest,
     ) -> bool {
         let tag = ScaleSetTag::RunnerSet(verb);
-        step.send(&mut self.runner_set.object, tag, (verb, what), request)
+        step.send(
+            &mut self.runner_set.object,
+            tag,
+            Some((verb, what)),
+            request,
+        )
     }
 
     fn correct_runner_set(

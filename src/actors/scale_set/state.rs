@@ -282,7 +282,7 @@ impl ScaleSetMachine {
     ) {
         if !self.status.in_flight {
             let tag = ScaleSetTag::ScaleSet(Verb::Patch);
-            step.send(&mut self.ars, tag, (Verb::Patch, what), request);
+            step.send(&mut self.ars, tag, Some((Verb::Patch, what)), request);
         }
     }
 

@@ -7,7 +7,7 @@ use super::state::ScaleSetMachine;
 use super::vocabulary::ScaleSetTag;
 use crate::actors::EffectOf;
 use crate::actors::listener::Verb;
-use crate::actors::listener::owned::{Owned, Wake};
+use crate::actors::listener::owned::{FREELY, Owned, Wake};
 use crate::clock::Timestamp;
 use crate::messages::{ActionsRequest, Effect, KubeObject, KubeRequest, ObjectRef};
 
@@ -40,7 +40,7 @@ impl Step {
         &mut self,
         slot: &mut Owned<T>,
         tag: ScaleSetTag,
-        what: impl Hash,
+        what: Option<impl Hash>,
         request: impl FnOnce() -> KubeRequest,
     ) -> bool {
         let free = slot.begin(self.now, what, &mut self.wake);
@@ -57,9 +57,7 @@ impl Step {
         tag: ScaleSetTag,
         target: ObjectRef,
     ) {
-        // a read undoes nothing, so that repeating it needs no brake
-        let when = self.now.as_nanosecond();
-        self.send(slot, tag, (Verb::Read, when), || KubeRequest::Get(target));
+        self.send(slot, tag, FREELY, || KubeRequest::Get(target));
     }
 
     /// Deletes exactly this object.
@@ -70,11 +68,13 @@ impl Step {
         live: &T,
         why: impl Hash,
     ) -> bool {
-        self.send(slot, tag, (Verb::Delete, why), || KubeRequest::Delete {
-            target: live.reference(),
-            uid: live.meta().uid.clone(),
-            lock: None,
-            grace: None,
+        self.send(slot, tag, Some((Verb::Delete, why)), || {
+            KubeRequest::Delete {
+                target: live.reference(),
+                uid: live.meta().uid.clone(),
+                lock: None,
+                grace: None,
+            }
         })
     }
 
