@@ -94,7 +94,7 @@ impl ScaleSetMachine {
     /// Whether the AutoscalingListener of the current spec has to be created next.
     pub(super) fn has_no_listener(&self, ars: &AutoscalingRunnerSet) -> bool {
         let child = self.listeners.get(&listener_name(ars));
-        child.is_some_and(|child| child.object.is_absent())
+        child.is_some_and(|child| child.object.is_absent() && !child.object.is_in_flight())
     }
 
     pub(super) fn read_listener(&mut self, name: &str, step: &mut Step) {
