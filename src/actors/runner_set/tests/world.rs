@@ -148,6 +148,12 @@ impl World {
             .push_back(Message::Set(Input::Command(RunnerSetCommand::Synced)));
     }
 
+    /// The process dies, and another takes over.
+    pub fn restart(&mut self) {
+        self.now = after(self.now, 1);
+        self.start();
+    }
+
     pub fn set_spec(&mut self, spec: Value) {
         let target = ObjectRef::new(Kind::EphemeralRunnerSet, NAMESPACE, SET);
         self.merge(&target, &json!({ "spec": spec }));
@@ -500,7 +506,7 @@ impl World {
             })
         };
         let result = match self.luck() {
-            Luck::Crash => return self.start(),
+            Luck::Crash => return self.restart(),
             Luck::Refused => unanswered(KubeErrorKind::Unavailable),
             Luck::Lost => {
                 let _ = self.serve(request);
@@ -509,7 +515,7 @@ impl World {
             Luck::Fine => self.serve(request),
         };
         if self.crashes_after() {
-            return self.start();
+            return self.restart();
         }
         match (to, tag) {
             (To::Set, SetOrRunnerTag::Set(tag)) => {
@@ -532,7 +538,7 @@ impl World {
     ) {
         let unavailable = Err(error_of(ActionsErrorKind::Unavailable));
         let result = match self.luck() {
-            Luck::Crash => return self.start(),
+            Luck::Crash => return self.restart(),
             Luck::Refused => unavailable,
             Luck::Lost => {
                 let _ = self.serve_actions(&request.call);
@@ -541,7 +547,7 @@ impl World {
             Luck::Fine => self.serve_actions(&request.call),
         };
         if self.crashes_after() {
-            return self.start();
+            return self.restart();
         }
         if let Some(claim) = claim {
             self.unregistrar.finished(claim, result, self.now);
