@@ -16,7 +16,7 @@ use crate::clock::{Timestamp, after};
 use crate::messages::{
     ActionsAnswer, ActionsCall, ActionsError, ActionsErrorKind, ActionsRequest, Effect, Input,
     JitConfig, Kind, KubeAnswer, KubeError, KubeErrorKind, KubeRequest, Object, ObjectRef, Runner,
-    RunnerDirective,
+    RunnerDirective, RunnerSetReport,
 };
 use crate::resources::ControllerSettings;
 
@@ -88,9 +88,16 @@ pub struct World {
     pub refuse_creates: BTreeMap<Kind, KubeErrorKind>,
     /// Errors that the service answers calls of that name with.
     pub refuse_calls: BTreeMap<&'static str, ActionsErrorKind>,
+    /// Requests that hang: those whose log line contains one of these.
+    pub hang: Vec<&'static str>,
+    hanging: Vec<Message>,
     /// Pods get ready by themselves.
     pub auto_start: bool,
     pub created: BTreeSet<String>,
+    /// The set's last report.
+    pub report: Option<RunnerSetReport>,
+    /// Reasons of the runners' events.
+    pub events: Vec<&'static str>,
     pub violations: Vec<String>,
 }
 
@@ -139,6 +146,7 @@ impl World {
         self.inbox.clear();
         self.wakes.clear();
         self.unregistrar_wake = None;
+        self.hanging.clear();
         let listed: Vec<Object> = [Kind::EphemeralRunnerSet, Kind::EphemeralRunner, Kind::Pod]
             .into_iter()
             .flat_map(|kind| self.all(kind))
@@ -195,8 +203,42 @@ impl World {
             .collect()
     }
 
+    /// An annotation of a runner.
+    pub fn annotation(&self, name: &str, key: &str) -> String {
+        self.runner(name).unwrap().metadata.annotations.unwrap()[key].clone()
+    }
+
+    /// A Secret of the user's.
+    pub fn put_secret(&mut self, name: &str, data: &Value) {
+        let target = ObjectRef::new(Kind::Secret, NAMESPACE, name);
+        if self.objects.contains_key(&target) {
+            self.merge(&target, &json!({ "data": data }));
+        } else {
+            self.apply(json!({
+                "apiVersion": "v1", "kind": "Secret",
+                "metadata": { "name": name, "namespace": NAMESPACE }, "data": data
+            }));
+        }
+    }
+
     pub fn value(&self, kind: Kind, name: &str) -> &Value {
         &self.objects[&ObjectRef::new(kind, NAMESPACE, name)]
+    }
+
+    /// Lets go on what hangs.
+    pub fn unhang(&mut self) {
+        self.hang.clear();
+        let hanging = std::mem::take(&mut self.hanging);
+        self.inbox.extend(hanging);
+        self.settle();
+    }
+
+    pub fn hanging_count(&self) -> usize {
+        self.hanging.len()
+    }
+
+    fn hangs(&self, line: &str) -> bool {
+        self.hang.iter().any(|part| line.contains(part))
     }
 
     /// The runner's pod runs and is ready.
@@ -270,6 +312,14 @@ impl World {
             .count()
     }
 
+    /// Requests that change something.
+    pub fn writes(&self) -> usize {
+        ["create ", "patch ", "delete "]
+            .into_iter()
+            .map(|verb| self.count(verb))
+            .sum()
+    }
+
     pub fn is_registered(&self, name: &str) -> bool {
         self.registered
             .values()
@@ -327,6 +377,15 @@ impl World {
                     self.step_set(Input::Gone { object, uid });
                 }
             }
+            Message::Kube(to, tag, request) if self.hangs(&format!("{request:?}")) => {
+                self.hanging.push(Message::Kube(to, tag, request));
+            }
+            Message::Actions(name, tag, request, claim)
+                if self.hangs(&format!("{:?}", request.call)) =>
+            {
+                self.hanging
+                    .push(Message::Actions(name, tag, request, claim));
+            }
             Message::Kube(to, tag, request) => self.run_kube(to, tag, &request),
             Message::Actions(name, tag, request, claim) => {
                 self.run_actions(name, tag, request, claim);
@@ -364,7 +423,8 @@ impl World {
             Effect::WakeAt(time) => self.wake(To::Set, time),
             Effect::Child(directive) => self.direct(directive),
             Effect::Stop => self.set = None,
-            Effect::Report(_) | Effect::Event(_) => {}
+            Effect::Report(report) => self.report = Some(report),
+            Effect::Event(_) => {}
             Effect::Actions(..) | Effect::Unregister(..) => {
                 panic!("a set does not call the service")
             }
@@ -416,7 +476,7 @@ impl World {
                     self.runners.remove(name);
                     self.wakes.remove(&to);
                 }
-                Effect::Event(_) => {}
+                Effect::Event(note) => self.events.push(note.reason),
                 Effect::Child(never) => match never {},
             }
         }
@@ -664,10 +724,6 @@ fn kube_error(kind: KubeErrorKind) -> KubeError {
     }
 }
 
-fn kind_of(value: &Value) -> Kind {
-    object(value).kind()
-}
-
 impl World {
     fn all(&self, kind: Kind) -> Vec<Object> {
         self.objects
@@ -807,7 +863,7 @@ impl World {
         let pods: Vec<(ObjectRef, Value)> = self
             .objects
             .iter()
-            .filter(|(_, value)| kind_of(value) == Kind::Pod)
+            .filter(|(target, _)| target.kind == Kind::Pod)
             .map(|(target, value)| (target.clone(), value.clone()))
             .collect();
         for (target, pod) in pods {
