@@ -147,6 +147,11 @@ impl RunnerSetMachine {
         read: bool,
         turn: &mut Turn<Self>,
     ) {
+        match result {
+            Ok(_) => self.creation.error = None,
+            Err(error) if is_refusal(error.kind) => self.creation.error = Some(error.clone()),
+            Err(_) => {}
+        }
         let Some(slot) = self.creation.slots.get_mut(name) else {
             // the watch was faster than the answer
             return;
@@ -154,11 +159,6 @@ impl RunnerSetMachine {
         let target = ObjectRef::new(Kind::EphemeralRunner, self.namespace.as_str(), name);
         slot.finish_with(turn.now, result, &target, schedule(result));
         let presence = slot.presence().clone();
-        match result {
-            Ok(_) => self.creation.error = None,
-            Err(error) if is_refusal(error.kind) => self.creation.error = Some(error.clone()),
-            Err(_) => {}
-        }
         let Presence::Present(runner) = presence else {
             return;
         };

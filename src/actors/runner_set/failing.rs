@@ -8,20 +8,20 @@ use crate::clock::Timestamp;
 #[derive(Debug, Default)]
 pub(super) struct Failing {
     rounds: u32,
-    counted: Option<Timestamp>,
     until: Option<Timestamp>,
 }
 
 impl Failing {
     /// A runner has failed that was made at `created`.
     pub fn count(&mut self, now: Timestamp, created: Timestamp) {
-        if self.counted.is_some_and(|counted| created < counted) {
+        // creation times are whole seconds
+        let is_of_this_round = |until: Timestamp| created.as_second() < until.as_second();
+        if self.until.is_some_and(is_of_this_round) {
             return;
         }
         // the first replacement comes at once
         let wait = RECREATION.plain(self.rounds);
         self.rounds = self.rounds.saturating_add(1);
-        self.counted = Some(now);
         self.until = now.saturating_add(wait).ok();
     }
 
@@ -43,17 +43,17 @@ mod tests {
 
     #[test]
     fn runners_that_fail_together_count_once_and_rounds_wait_longer() {
-        let start = Timestamp::UNIX_EPOCH;
         let mut failing = Failing::default();
-        let mut now = after(start, 100);
+        let mut created = after(Timestamp::UNIX_EPOCH, 100);
         let mut waits = Vec::new();
         for _ in 0..9 {
-            for age in [0, 1, 2] {
-                failing.count(after(now, age), now);
+            let failed = after(created, 2);
+            for age in 0..3 {
+                failing.count(after(failed, age), created);
             }
-            let counted = now;
-            now = failing.until(now).unwrap_or(now);
-            waits.push(now.duration_since(counted).as_secs());
+            let next = failing.until(failed).unwrap_or(failed);
+            waits.push(next.duration_since(failed).as_secs());
+            created = next;
         }
         assert_eq!(waits, [0, 5, 10, 20, 40, 80, 160, 300, 300]);
     }
@@ -63,7 +63,7 @@ mod tests {
         let now = after(Timestamp::UNIX_EPOCH, 9);
         let mut failing = Failing::default();
         failing.count(now, now);
-        failing.count(now, now);
+        failing.count(after(now, 2), after(now, 1));
         assert!(failing.until(now).is_some());
         failing.reset();
         assert_eq!(failing.until(now), None);

@@ -4,7 +4,7 @@
 //! A plain value behind [`crate::messages::Effect::Unregister`]. Its owner sends what
 //! [`Unregistrar::due`] says and hands back what came of it. Pure.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::actors::backoff::Schedule;
 use crate::clock::{Timestamp, after};
@@ -53,6 +53,10 @@ pub struct Unregistrar<K> {
     concurrency: usize,
     /// A tenant stays in its place; there are as many as scale sets ever seen.
     tenants: Vec<Lane>,
+    /// Places by what mostly tells tenants apart: URL, namespace and Secret.
+    places: BTreeMap<(String, String, String), Vec<usize>>,
+    /// Tenants with work that has not been sent.
+    waiting: BTreeSet<usize>,
     work: BTreeMap<Claim, Work<K>>,
     answers: Vec<(K, Result<ActionsAnswer, ActionsError>)>,
 }
@@ -63,7 +67,7 @@ struct Lane {
     in_flight: usize,
     queue: VecDeque<i64>,
     /// Runners whose turn comes later, by when.
-    resting: BTreeMap<(Timestamp, i64), ()>,
+    resting: BTreeSet<(Timestamp, i64)>,
     /// Since when the credentials have been of no use.
     locked_out: Option<(ActionsErrorKind, Timestamp)>,
 }
@@ -87,6 +91,8 @@ impl<K: PartialEq> Unregistrar<K> {
         Self {
             concurrency: concurrency.max(1),
             tenants: Vec::new(),
+            places: BTreeMap::new(),
+            waiting: BTreeSet::new(),
             work: BTreeMap::new(),
             answers: Vec::new(),
         }
@@ -126,6 +132,7 @@ impl<K: PartialEq> Unregistrar<K> {
             return;
         }
         self.tenants[tenant].queue.push_back(id);
+        self.waiting.insert(tenant);
         let work = Work {
             askers: vec![asker],
             failures: 0,
@@ -152,20 +159,18 @@ impl<K: PartialEq> Unregistrar<K> {
             Err(error) => match error.kind {
                 ActionsErrorKind::RunnerNotFound => Some(Ok(ActionsAnswer::Done)),
                 ActionsErrorKind::JobStillRunning => Some(Err(error)),
-                _ => lane
-                    .lock_out(&error, now)
-                    .then_some(Err(error.clone()))
-                    .or_else(|| {
-                        work.failures = work.failures.saturating_add(1);
-                        let who = claim.runner.to_string();
-                        let own = RETRIES.until(now, work.failures, &who);
-                        let asked = error
-                            .retry_after
-                            .and_then(|wait| now.saturating_add(wait).ok());
-                        let time = asked.map_or(own, |time| time.max(own));
-                        lane.resting.insert((time, claim.runner), ());
-                        None
-                    }),
+                _ if lane.lock_out(&error, now) => Some(Err(error)),
+                _ => {
+                    work.failures = work.failures.saturating_add(1);
+                    let own = RETRIES.until(now, work.failures, &claim.runner.to_string());
+                    let asked = error
+                        .retry_after
+                        .and_then(|wait| now.saturating_add(wait).ok());
+                    let time = asked.map_or(own, |time| time.max(own));
+                    lane.resting.insert((time, claim.runner));
+                    self.waiting.insert(claim.tenant);
+                    None
+                }
             },
         };
         if let Some(answer) = answer {
@@ -187,7 +192,10 @@ impl<K: PartialEq> Unregistrar<K> {
             answers: std::mem::take(&mut self.answers),
             wake_at: None,
         };
-        for (tenant, lane) in self.tenants.iter_mut().enumerate() {
+        self.waiting.retain(|&tenant| {
+            let Some(lane) = self.tenants.get_mut(tenant) else {
+                return false;
+            };
             lane.end_rests(now);
             while lane.in_flight < self.concurrency
                 && let Some(runner) = lane.queue.pop_front()
@@ -199,35 +207,46 @@ impl<K: PartialEq> Unregistrar<K> {
                 };
                 due.calls.push((Claim { tenant, runner }, request));
             }
-            if let Some(((time, _), ())) = lane.resting.first_key_value() {
+            if let Some((time, _)) = lane.resting.first() {
                 due.wake_at = Some(due.wake_at.map_or(*time, |wake| wake.min(*time)));
             }
-        }
+            !lane.queue.is_empty() || !lane.resting.is_empty()
+        });
         due
     }
 
     fn lane(&mut self, tenant: Tenant) -> usize {
-        let known = self.tenants.iter().position(|lane| lane.tenant == tenant);
-        known.unwrap_or_else(|| {
-            self.tenants.push(Lane {
-                tenant,
-                in_flight: 0,
-                queue: VecDeque::new(),
-                resting: BTreeMap::new(),
-                locked_out: None,
-            });
-            self.tenants.len() - 1
-        })
+        let key = (
+            tenant.config_url.clone(),
+            tenant.namespace.clone(),
+            tenant.secret.clone(),
+        );
+        let places = self.places.entry(key).or_default();
+        let known = places
+            .iter()
+            .find(|&&place| self.tenants[place].tenant == tenant);
+        if let Some(&place) = known {
+            return place;
+        }
+        let place = self.tenants.len();
+        places.push(place);
+        self.tenants.push(Lane {
+            tenant,
+            in_flight: 0,
+            queue: VecDeque::new(),
+            resting: BTreeSet::new(),
+            locked_out: None,
+        });
+        place
     }
 }
 
 impl Lane {
     fn end_rests(&mut self, now: Timestamp) {
-        while let Some(((time, runner), ())) = self.resting.pop_first() {
-            if time > now {
-                self.resting.insert((time, runner), ());
-                return;
-            }
+        while let Some(&(time, runner)) = self.resting.first()
+            && time <= now
+        {
+            self.resting.pop_first();
             self.queue.push_back(runner);
         }
     }
