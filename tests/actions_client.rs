@@ -376,6 +376,37 @@ async fn a_message_comes_again_until_it_is_acknowledged() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_acknowledged_message_can_be_made_to_come_again() {
+    let world = world();
+    let set = world.scale_set("ci").await;
+    let session = world.session(set).await;
+    world.service.queue_job(JobSpec::on("ci"));
+    let first = world.next_message(&session, 0, 9).await;
+    world
+        .client
+        .delete_message(&session, first.id)
+        .await
+        .unwrap();
+    world.service.deliver_again(set);
+    let second = world.next_message(&session, first.id, 9).await;
+    assert_eq!(second, first);
+    let polled = world.client.get_message(&session, first.id, 9).await;
+    assert_eq!(polled, Ok(Polled::None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_message_brings_that_nobody_knows_is_kept_apart() {
+    let world = world();
+    let set = world.scale_set("ci").await;
+    let session = world.session(set).await;
+    let element = serde_json::json!({"messageType": "JobPaused"});
+    world.service.tell(set, element);
+    let job = world.service.queue_job(JobSpec::on("ci"));
+    let message = world.next_message(&session, 0, 9).await;
+    assert_eq!(kinds(&message), [("unknown", 0), ("available", job)]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_message_whose_delivery_was_lost_comes_again() {
     let world = world();
     let set = world.scale_set("ci").await;

@@ -202,7 +202,8 @@ impl Client {
         const CALL: &str = "update_scale_set";
         let body = wire::scale_set_body(name, group_id, labels);
         let path = path(SCALE_SETS, &[&id.to_string()]);
-        let response = self.call(CALL, Method::PATCH, path, Some(&body)).await?;
+        let sent = self.call(CALL, Method::PATCH, path, Some(&body)).await;
+        let response = sent.map_err(scale_set_not_found)?;
         Ok(wire::read::<WireScaleSet>(CALL, &response)?.into())
     }
 
@@ -244,7 +245,8 @@ impl Client {
             SCALE_SETS,
             &[&scale_set_id.to_string(), "generatejitconfig"],
         );
-        let response = self.call(CALL, Method::POST, path, Some(&body)).await?;
+        let sent = self.call(CALL, Method::POST, path, Some(&body)).await;
+        let response = sent.map_err(scale_set_not_found)?;
         Ok(wire::read::<WireJit>(CALL, &response)?.into())
     }
 
@@ -307,7 +309,7 @@ impl Client {
             if error.status == Some(409) {
                 error.kind = ErrorKind::SessionConflict;
             }
-            error
+            scale_set_not_found(error)
         })?;
         Ok(wire::read::<WireSession>(CALL, &response)?.into())
     }
@@ -490,6 +492,14 @@ fn queue_url(call: &'static str, session: &Session) -> Result<Url, Error> {
 fn queue_expired(mut error: Error) -> Error {
     if error.status == Some(401) {
         error.kind = ErrorKind::QueueTokenExpired;
+    }
+    error
+}
+
+/// A 404 that names nothing speaks of the scale set in the path.
+fn scale_set_not_found(mut error: Error) -> Error {
+    if error.status == Some(404) && error.type_name.is_none() {
+        error.kind = ErrorKind::ScaleSetNotFound;
     }
     error
 }

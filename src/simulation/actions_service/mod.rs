@@ -35,6 +35,9 @@ use world::{Grant, Moment, World};
 use crate::actions::Statistics;
 use crate::clock::Clock;
 
+/// Is told what happens, a line at a time.
+pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
+
 /// What a service is made with.
 #[derive(Clone)]
 pub struct Options {
@@ -45,7 +48,7 @@ pub struct Options {
     /// How long things last.
     pub durations: Durations,
     /// Is told one line for everything that happens.
-    pub log: Option<Arc<dyn Fn(&str) + Send + Sync>>,
+    pub log: Option<Log>,
     /// Decides what goes wrong, after [`ActionsService::faults`] had their say.
     pub interceptor: Option<Arc<dyn Interceptor>>,
 }
@@ -71,7 +74,7 @@ pub struct ActionsService(Arc<Shared>);
 struct Shared {
     clock: Clock,
     world: Mutex<World>,
-    log: Option<Arc<dyn Fn(&str) + Send + Sync>>,
+    log: Option<Log>,
     faults: Faults,
     interceptor: Option<Arc<dyn Interceptor>>,
     /// Wakes who waits for anything to happen.
@@ -196,6 +199,11 @@ impl ActionsService {
     /// Puts an element of any kind into a scale set's next message.
     pub fn tell(&self, scale_set_id: i64, element: Value) {
         self.change(|world, _| world.tell(scale_set_id, element));
+    }
+
+    /// Delivers a scale set's latest message once more, acknowledged or not.
+    pub fn deliver_again(&self, scale_set_id: i64) {
+        self.change(|world, _| world.deliver_again(scale_set_id));
     }
 
     // === what a runner does ===

@@ -96,6 +96,10 @@ pub(super) struct ScaleSet {
     idle: BTreeSet<i64>,
     events: Vec<Value>,
     messages: BTreeMap<i64, Value>,
+    /// The message delivered last.
+    latest: Option<Value>,
+    /// A message to be delivered once more, wherever the cursor is.
+    again: Option<Value>,
     /// Wakes the polls of its queue.
     pub(super) news: Arc<Notify>,
 }
@@ -129,6 +133,16 @@ enum Timer {
     LostRunner(i64),
 }
 
+/// The latest ids given out. They begin apart, so that one taken for another is noticed.
+#[derive(Debug)]
+struct LastIds {
+    scale_set: i64,
+    runner: i64,
+    job: i64,
+    message: i64,
+    other: i64,
+}
+
 /// The state of the service.
 #[derive(Debug)]
 pub(super) struct World {
@@ -136,7 +150,7 @@ pub(super) struct World {
     pub(super) durations: Durations,
     /// Personal access tokens that are accepted; `None` accepts any.
     pub(super) accepted: Option<BTreeSet<String>>,
-    last_id: i64,
+    last: LastIds,
     scopes: BTreeMap<i64, Scope>,
     group_names: BTreeMap<String, i64>,
     tokens: BTreeMap<String, (Grant, Timestamp)>,
@@ -164,7 +178,13 @@ impl World {
             seed,
             durations,
             accepted: None,
-            last_id: 0,
+            last: LastIds {
+                scale_set: 0,
+                runner: 1_000,
+                job: 70_000,
+                message: 0,
+                other: 0,
+            },
             scopes: BTreeMap::new(),
             group_names: BTreeMap::from([("default".to_owned(), DEFAULT_GROUP)]),
             tokens: BTreeMap::new(),
@@ -180,9 +200,9 @@ impl World {
         }
     }
 
+    /// An id for something that nobody sees the id of.
     fn next_id(&mut self) -> i64 {
-        self.last_id += 1;
-        self.last_id
+        next(&mut self.last.other)
     }
 
     /// An id in the form of a UUID, from the seed and a counter.
@@ -236,6 +256,10 @@ impl World {
             .is_some_and(|until| *until <= now.instant)
         {
             set.offered.remove(&job);
+            let untold = |event: &Value| {
+                event["messageType"] == "JobAvailable" && event["runnerRequestId"] == job
+            };
+            set.events.retain(|event| !untold(event));
             self.queue_again(job);
             self.dispatch(id, now);
         }
@@ -252,6 +276,7 @@ impl World {
 
     pub(super) fn grant(&mut self, grant: Grant, seconds: i64, now: Moment) -> (String, Timestamp) {
         let expires = after(now.time, seconds);
+        self.tokens.retain(|_, (_, expires)| *expires > now.time);
         let id = self.next_id();
         let token = match &grant {
             Grant::Installation => format!("ghs_simulated{id}"),
@@ -380,7 +405,7 @@ impl World {
         let name = body["name"].as_str().unwrap_or_default().to_owned();
         let group = body["runnerGroupId"].as_i64().unwrap_or(DEFAULT_GROUP);
         self.check_scale_set(scope, 0, &name, group)?;
-        let id = self.next_id();
+        let id = next(&mut self.last.scale_set);
         self.note(format!("scale set {id} created: {name}"));
         let set = ScaleSet {
             id,
@@ -399,6 +424,8 @@ impl World {
             idle: BTreeSet::new(),
             events: Vec::new(),
             messages: BTreeMap::new(),
+            latest: None,
+            again: None,
             news: Arc::default(),
         };
         let json = self.scale_set_json(&set);
@@ -476,7 +503,7 @@ impl World {
             let message = format!("The agent {name} exists already.");
             return Err(Refusal::new(409, "AgentExistsException", message));
         }
-        let id = self.next_id();
+        let id = next(&mut self.last.runner);
         let secret = self.uuid();
         self.runner_names.insert(key, id);
         self.note(format!("runner {id} registered: {name}"));
@@ -585,7 +612,7 @@ impl World {
         for label in &mut spec.runs_on {
             label.make_ascii_lowercase();
         }
-        let id = self.next_id();
+        let id = next(&mut self.last.job);
         self.note(format!("job {id} queued on {}", spec.runs_on.join(",")));
         let line = self.waiting.entry(spec.runs_on.clone()).or_default();
         line.push_back(id);
@@ -673,7 +700,9 @@ impl World {
         let Some(set) = self.scale_sets.get(&id) else {
             return false;
         };
-        if set.session.is_none() || set.load() >= set.capacity {
+        let session = set.session.as_ref().and_then(|id| self.sessions.get(id));
+        let live = session.is_some_and(|session| self.is_live(session, now));
+        if !live || set.load() >= set.capacity {
             return false;
         }
         let Some(scope) = self.scopes.get(&set.scope) else {
@@ -782,11 +811,10 @@ impl World {
         owner: &str,
         now: Moment,
     ) -> Outcome<String> {
-        let idle = self.durations.idle_session;
         let found = self.scale_set(scope, set)?;
         let held = found.session.as_ref().and_then(|id| self.sessions.get(id));
         if let Some(held) = held
-            && now.instant.duration_since(held.last_used) < idle
+            && self.is_live(held, now)
         {
             let message = format!(
                 "The runner scale set {} already has an active session for owner {}.",
@@ -812,6 +840,10 @@ impl World {
         opened.capacity = 0;
         self.note(format!("session of scale set {set} opened by {owner}"));
         Ok(id)
+    }
+
+    fn is_live(&self, session: &OpenSession, now: Moment) -> bool {
+        now.instant.duration_since(session.last_used) < self.durations.idle_session
     }
 
     pub(super) fn session(&self, scope: i64, set: i64, id: &str) -> Outcome<&OpenSession> {
@@ -860,30 +892,42 @@ impl World {
         let id = session.scale_set;
         self.scale_sets.get_mut(&id)?.capacity = capacity.unwrap_or(i64::MAX);
         self.dispatch(id, now);
-        let next = self.last_id + 1;
         let set = self.scale_sets.get_mut(&id)?;
+        if let Some(message) = set.again.take() {
+            return Some(message);
+        }
         let known = set.messages.range(last.max(0).saturating_add(1)..).next();
         if let Some((_, message)) = known {
+            set.latest = Some(message.clone());
             return Some(message.clone());
         }
         if set.events.is_empty() {
             return None;
         }
         let events = Value::Array(std::mem::take(&mut set.events));
+        let message_id = next(&mut self.last.message);
         let message = json!({
-            "messageId": next,
+            "messageId": message_id,
             "messageType": "RunnerScaleSetJobMessages",
             "body": events.to_string(),
             "statistics": set.statistics(),
         });
-        set.messages.insert(next, message.clone());
-        self.last_id = next;
+        set.messages.insert(message_id, message.clone());
+        set.latest = Some(message.clone());
         Some(message)
     }
 
     pub(super) fn acknowledge(&mut self, set: i64, message: i64) -> bool {
         let set = self.scale_sets.get_mut(&set);
         set.is_some_and(|set| set.messages.remove(&message).is_some())
+    }
+
+    /// Has the next poll deliver the latest message once more.
+    pub(super) fn deliver_again(&mut self, set: i64) {
+        if let Some(set) = self.scale_sets.get_mut(&set) {
+            set.again.clone_from(&set.latest);
+            set.news.notify_waiters();
+        }
     }
 
     /// Puts an element of any kind into the next message.
@@ -953,6 +997,11 @@ impl Scope {
         fill(&mut job.owner, &self.owner, "acme");
         fill(&mut job.repository, &self.repository, "widgets");
     }
+}
+
+fn next(last: &mut i64) -> i64 {
+    *last += 1;
+    *last
 }
 
 fn scope_key(scope: &ConfigScope) -> String {
