@@ -1,6 +1,6 @@
 //! The embedded Actions service: GitHub's side of runner scale sets, in this process.
 //!
-//! It speaks the protocol of [`crate::actions`] over an in-process [`Transports`] or a local
+//! It speaks the protocol of [`crate::actions`] over an in-process transport or a local
 //! port, gives queued jobs to scale sets and to their runners, and refuses, delays or loses
 //! whatever it is asked to (see [`Faults`]). Its ids come from counters and its time from
 //! the clock it is given, so that two runs with one seed are the same.
