@@ -1,5 +1,6 @@
 //! The calls of the protocol, as methods.
 
+use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -449,6 +450,12 @@ impl Client {
             }
             sent => sent,
         }
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").finish_non_exhaustive()
     }
 }
 

@@ -19,6 +19,7 @@ mod serve;
 mod world;
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
@@ -354,5 +355,11 @@ impl ActionsService {
         if let Some(log) = &self.0.log {
             log(&format!("actions: {line}"));
         }
+    }
+}
+
+impl fmt::Debug for ActionsService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ActionsService").finish_non_exhaustive()
     }
 }
