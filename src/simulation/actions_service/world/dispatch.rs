@@ -16,10 +16,7 @@ impl World {
         let line = self.waiting.entry(spec.runs_on.clone()).or_default();
         line.push_back(id);
         self.jobs.insert(id, Job::new(id, spec, now));
-        let sets: Vec<i64> = self.scale_sets.keys().copied().collect();
-        for set in sets {
-            self.dispatch(set, now);
-        }
+        self.dispatch_all(now);
         id
     }
 
@@ -98,6 +95,14 @@ impl World {
     pub(crate) fn dispatch(&mut self, id: i64, now: Moment) {
         while self.offer_one(id, now) {}
         while self.start_one(id, now) {}
+    }
+
+    /// Does so for every scale set, when jobs have come that any of them may take.
+    pub(super) fn dispatch_all(&mut self, now: Moment) {
+        let sets: Vec<i64> = self.scale_sets.keys().copied().collect();
+        for set in sets {
+            self.dispatch(set, now);
+        }
     }
 
     fn offer_one(&mut self, id: i64, now: Moment) -> bool {
@@ -212,7 +217,6 @@ impl World {
         let Some(set) = set.and_then(|id| self.scale_sets.get_mut(&id)) else {
             return;
         };
-        let id = set.id;
         if set
             .offered
             .get(&job)
@@ -224,7 +228,7 @@ impl World {
             };
             set.events.retain(|event| !untold(event));
             self.queue_again(job);
-            self.dispatch(id, now);
+            self.dispatch_all(now);
         }
     }
 

@@ -123,6 +123,7 @@ impl World {
         for job in set.running {
             self.end(job, "failed", now);
         }
+        self.dispatch_all(now);
         self.note(format!("scale set {id} deleted"));
         Ok(())
     }

@@ -75,10 +75,7 @@ impl World {
         }
         self.revoke(|grant| *grant == Grant::Queue(session.clone()));
         self.note(format!("session of scale set {set_id} closed"));
-        let others: Vec<i64> = self.scale_sets.keys().copied().collect();
-        for other in others.into_iter().filter(|other| *other != set_id) {
-            self.dispatch(other, now);
-        }
+        self.dispatch_all(now);
     }
 
     /// A poll of a queue: the capacity it tells, and the next message, if there is one.
