@@ -7,6 +7,7 @@ use rand::rngs::StdRng;
 use serde_json::{Map, Value, json};
 
 use super::handlers::{Call, Reply, render, to_stored};
+use super::http::Verb;
 use super::kinds::ResourceType;
 use super::patch::{json as json_patch, merge};
 use super::seams::{self, Decoded, FieldValidation, Writer};
@@ -197,6 +198,15 @@ impl State {
                 self.replace(call, &existing, decoded, None)
             }
             Err(error) if call.target.subresource.is_some() => Err(error),
+            Err(_) if !object::uid(&applied).is_empty() => {
+                let why = format!(
+                    "uid mismatch: the provided object specified uid {}, and no existing object \
+                     was found",
+                    object::uid(&applied)
+                );
+                let name = call.target.name();
+                Err(ApiError::conflict(resource.resource(), name, &why))
+            }
             Err(_) => {
                 let created = seams::apply(&resource, None, &applied, writer, force)?;
                 self.create_object(call, created, rules, call.is_dry_run()?, false)
@@ -218,7 +228,7 @@ impl State {
             object: mut new,
             warnings,
         } = decoded;
-        check_preconditions(&resource, &old, &new)?;
+        check_preconditions(&resource, call.verb, &old, &new)?;
         keep_system_fields(&resource, &old, &mut new)?;
         restrict_to_subresource(&resource, call.target.subresource(), &old, &mut new);
         defaults::fill_in_update(&resource, &mut new);
@@ -423,11 +433,19 @@ fn with_identity(
         )));
     };
     let expected = [
-        ("apiVersion", resource.api_version()),
         ("kind", resource.kind.clone()),
+        ("apiVersion", resource.api_version()),
     ];
     for (field, expected) in expected {
         match fields.get(field).and_then(Value::as_str) {
+            // the real server takes built-in kinds without them
+            None | Some("") if resource.is_custom() => {
+                let what = if field == "kind" { "Kind" } else { field };
+                return Err(ApiError::bad_request(format!(
+                    "{} in version {:?} cannot be handled as a {}: Object '{what}' is missing",
+                    resource.kind, resource.version, resource.kind
+                )));
+            }
             None | Some("") => {
                 fields.insert(field.to_owned(), expected.into());
             }
@@ -470,10 +488,21 @@ fn with_identity(
     Ok(body)
 }
 
-fn check_preconditions(resource: &ResourceType, old: &Value, new: &Value) -> Result<(), ApiError> {
+/// What a write says of the object it is meant for must be so. A wrong uid is a conflict in
+/// a whole object and an immutable field in a patch.
+fn check_preconditions(
+    resource: &ResourceType,
+    verb: Verb,
+    old: &Value,
+    new: &Value,
+) -> Result<(), ApiError> {
     let name = object::name(old);
     let (given, actual) = (object::uid(new), object::uid(old));
     if !given.is_empty() && given != actual {
+        if verb == Verb::Patch {
+            let fault = FieldError::invalid("metadata.uid", given, "field is immutable");
+            return Err(invalid(resource, name, &[fault]));
+        }
         let why = format!(
             "Precondition failed: UID in precondition: {given}, UID in object meta: {actual}"
         );
