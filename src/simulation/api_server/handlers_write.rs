@@ -19,6 +19,9 @@ use crate::clock::Timestamp;
 /// The letters of generated names, which spell no words.
 pub(super) const NAME_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
+/// How often a name is generated until one is free, as on the real server.
+const NAME_ATTEMPTS: usize = 8;
+
 /// Longest name, and longest stem of a generated one.
 const LONGEST_NAME: usize = 63;
 
@@ -52,7 +55,7 @@ impl State {
         if resource.drops_status_on_create() {
             object.as_object_mut().map(|fields| fields.remove("status"));
         }
-        self.name(&mut object);
+        self.name(&resource, &mut object);
         self.stamp_new(&resource, &mut object, call.now);
         self.admit(&resource, &mut object)?;
         defaults::fill_in(&resource, &mut object);
@@ -375,11 +378,19 @@ impl State {
     }
 
     /// Generates a name where one is asked for.
-    fn name(&mut self, object: &mut Value) {
+    fn name(&mut self, resource: &ResourceType, object: &mut Value) {
         let stem = object::meta(object, "generateName").to_owned();
-        if object::name(object).is_empty() && !stem.is_empty() {
+        if !object::name(object).is_empty() || stem.is_empty() {
+            return;
+        }
+        let namespace = object::namespace(object).to_owned();
+        for _ in 0..NAME_ATTEMPTS {
             let name = generated_name(&stem, &mut self.rng);
+            let taken = self.store.get(&resource.shelf, &namespace, &name).is_some();
             object::meta_mut(object).insert("name".into(), name.into());
+            if !taken {
+                return;
+            }
         }
     }
 
@@ -579,14 +590,11 @@ fn restrict_to_subresource(
 
 fn has_new_generation(resource: &ResourceType, old: &Value, new: &Value) -> bool {
     let counts = |name: &str| name != "metadata" && !(name == "status" && resource.has_status());
-    let part = |object: &Value| -> Map<String, Value> {
-        let fields = object.as_object().into_iter().flatten();
-        let counted = fields.filter(|(name, _)| counts(name));
-        counted
-            .map(|(name, value)| (name.clone(), value.clone()))
-            .collect()
+    let has_all_of = |one: &Value, other: &Value| {
+        let mut fields = one.as_object().into_iter().flatten();
+        fields.all(|(name, value)| !counts(name) || other.get(name) == Some(value))
     };
-    part(old) != part(new)
+    !(has_all_of(old, new) && has_all_of(new, old))
 }
 
 fn generated_name(stem: &str, rng: &mut StdRng) -> String {
