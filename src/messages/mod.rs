@@ -1,1 +1,26 @@
-//! The vocabulary the actors speak: inputs, effects and reports.
+//! The vocabulary the actors speak: what reaches an actor, what it asks to be done, and
+//! what children and parents tell each other.
+//!
+//! Only data: nothing here does anything, and nothing here knows a runtime. Effects and
+//! inputs are plain values, so that a step function can be tested as a table.
+
+mod actions;
+mod effect;
+mod input;
+mod kube;
+mod object;
+mod scale_set;
+
+pub use actions::{
+    ActionsAnswer, ActionsCall, ActionsError, ActionsErrorKind, ActionsRequest, JitConfig, Runner,
+    RunnerGroup, RunnerScaleSet, Tenant,
+};
+pub use effect::{Effect, EventNote, EventSeverity, NoDirective};
+pub use input::{Input, NoReport};
+pub use kube::{KubeAnswer, KubeError, KubeErrorKind, KubeRequest};
+pub use object::{Kind, KubeObject, Object, ObjectRef};
+pub use scale_set::{
+    ListenerCommand, ListenerDirective, ListenerReport, RunnerCommand, RunnerCounts,
+    RunnerDirective, RunnerReport, RunnerSetDirective, RunnerSetReport, RunnerState,
+    ScaleSetDirective,
+};

@@ -1,3 +1,5 @@
 //! The embedded cluster: API server, kubelet and Actions service in one process.
 
+pub mod actions_service;
 pub mod api_server;
+pub mod kubelet;

@@ -162,7 +162,8 @@ impl State {
             );
             refuse(&resource, call.target.name(), &[fault])?;
         }
-        let decoded = seams::decode(&resource, patched, call.field_validation()?)?;
+        let decoded =
+            seams::decode_patched(&resource, patched, call.body, call.field_validation()?)?;
         self.replace(call, &existing, decoded, Some(call.writer()))
     }
 

@@ -13,6 +13,7 @@
 
 pub mod admission;
 mod defaults;
+pub mod discovery;
 mod events;
 pub mod faults;
 mod gc;
@@ -24,15 +25,19 @@ mod handlers_write;
 pub mod http;
 pub mod kinds;
 pub mod object;
+pub mod openapi;
 pub mod patch;
+pub mod protobuf;
 mod quota;
 mod rbac;
 pub mod record;
+pub mod schema;
 pub mod seams;
 mod selectors;
 mod serve;
 pub mod status;
 mod store;
+pub mod table;
 mod validation;
 mod watch;
 

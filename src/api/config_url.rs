@@ -1,0 +1,265 @@
+//! The config URL: which enterprise, organization or repository a scale set serves.
+
+use std::fmt;
+
+/// A config URL, taken apart.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ConfigUrl {
+    /// `https`, or `http` for a GitHub Enterprise Server without TLS.
+    pub scheme: String,
+    /// Host in lower case, with the port where the URL gives one.
+    pub authority: String,
+    /// Whose jobs.
+    pub scope: ConfigScope,
+}
+
+/// Whose jobs the runners take.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum ConfigScope {
+    /// An enterprise's.
+    Enterprise(String),
+    /// An organization's, or those of a user.
+    Organization(String),
+    /// A repository's.
+    Repository {
+        /// Its owner.
+        owner: String,
+        /// Its name.
+        repository: String,
+    },
+}
+
+/// A config URL of none of the three forms.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("githubConfigUrl {}", self.without_field())]
+pub struct ConfigUrlError {
+    /// The URL, without user information.
+    pub url: String,
+    /// What is wrong with it.
+    pub problem: &'static str,
+}
+
+impl ConfigUrlError {
+    /// The error without the field's name, for where a path names it already.
+    #[must_use]
+    pub fn without_field(&self) -> String {
+        format!(
+            "\"{}\" is not usable: {}; it must be one of https://HOST/ORGANIZATION, \
+             https://HOST/OWNER/REPOSITORY and https://HOST/enterprises/ENTERPRISE",
+            self.url, self.problem
+        )
+    }
+}
+
+impl ConfigUrl {
+    /// Takes a config URL apart. Slashes around the path are ignored.
+    ///
+    /// # Errors
+    ///
+    /// When it is of none of the three forms. The error shows the URL and the forms.
+    pub fn parse(text: &str) -> Result<Self, ConfigUrlError> {
+        let error = |problem| ConfigUrlError {
+            url: without_user_info(text),
+            problem,
+        };
+        let (scheme, rest) = text
+            .trim()
+            .split_once("://")
+            .ok_or_else(|| error("it has no scheme"))?;
+        let scheme = scheme.to_ascii_lowercase();
+        if scheme != "https" && scheme != "http" {
+            return Err(error("its scheme is not https"));
+        }
+        if rest.contains(['?', '#', '@']) {
+            return Err(error("it has a user, query or fragment"));
+        }
+        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let host = authority.split(':').next().unwrap_or_default();
+        if host.is_empty() || host.contains(char::is_whitespace) {
+            return Err(error("it has no host"));
+        }
+        let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
+        let scope = match parts.as_slice() {
+            [""] => return Err(error("it names no organization, repository or enterprise")),
+            parts if parts.iter().any(|part| part.is_empty()) => {
+                return Err(error("a part of its path is empty"));
+            }
+            [only] if only.eq_ignore_ascii_case("enterprises") => {
+                return Err(error("it names no enterprise"));
+            }
+            [owner] => ConfigScope::Organization((*owner).to_owned()),
+            [kind, name] if kind.eq_ignore_ascii_case("enterprises") => {
+                ConfigScope::Enterprise((*name).to_owned())
+            }
+            [owner, repository] => ConfigScope::Repository {
+                owner: (*owner).to_owned(),
+                repository: (*repository).to_owned(),
+            },
+            _ => return Err(error("its path has more than two parts")),
+        };
+        Ok(Self {
+            scheme,
+            authority: authority.to_ascii_lowercase(),
+            scope,
+        })
+    }
+
+    /// Whether the host is GitHub's own (github.com or `*.ghe.com`), and not a GitHub
+    /// Enterprise Server.
+    #[must_use]
+    pub fn is_hosted(&self) -> bool {
+        let host = self.host();
+        matches!(host, "github.com" | "www.github.com" | "github.localhost")
+            || host.ends_with(".ghe.com")
+    }
+
+    /// Base of the REST API, without a slash at its end. `force_ghes` treats every host as a
+    /// GitHub Enterprise Server.
+    #[must_use]
+    pub fn api_base(&self, force_ghes: bool) -> String {
+        if self.is_hosted() && !force_ghes {
+            let host = self
+                .authority
+                .strip_prefix("www.")
+                .unwrap_or(&self.authority);
+            format!("{}://api.{host}", self.scheme)
+        } else {
+            format!("{}://{}/api/v3", self.scheme, self.authority)
+        }
+    }
+
+    /// The enterprise, if the URL names one; else empty.
+    #[must_use]
+    pub fn enterprise(&self) -> &str {
+        match &self.scope {
+            ConfigScope::Enterprise(name) => name,
+            _ => "",
+        }
+    }
+
+    /// The organization or owner, if the URL names one; else empty.
+    #[must_use]
+    pub fn organization(&self) -> &str {
+        match &self.scope {
+            ConfigScope::Organization(name) => name,
+            ConfigScope::Repository { owner, .. } => owner,
+            ConfigScope::Enterprise(_) => "",
+        }
+    }
+
+    /// The repository, if the URL names one; else empty.
+    #[must_use]
+    pub fn repository(&self) -> &str {
+        match &self.scope {
+            ConfigScope::Repository { repository, .. } => repository,
+            _ => "",
+        }
+    }
+
+    fn host(&self) -> &str {
+        self.authority.split(':').next().unwrap_or_default()
+    }
+}
+
+/// The URL in the form that the Actions service is told.
+impl fmt::Display for ConfigUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{}/", self.scheme, self.authority)?;
+        match &self.scope {
+            ConfigScope::Enterprise(name) => write!(f, "enterprises/{name}"),
+            ConfigScope::Organization(name) => f.write_str(name),
+            ConfigScope::Repository { owner, repository } => write!(f, "{owner}/{repository}"),
+        }
+    }
+}
+
+fn without_user_info(text: &str) -> String {
+    match (text.find("://"), text.rfind('@')) {
+        (Some(scheme), Some(at)) if at > scheme => {
+            format!("{}://[redacted]@{}", &text[..scheme], &text[at + 1..])
+        }
+        _ => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_three_forms_are_told_apart() {
+        for (text, enterprise, organization, repository) in [
+            ("https://github.com/acme", "", "acme", ""),
+            ("https://github.com//acme/widgets/", "", "acme", "widgets"),
+            ("https://ghes.acme.io/enterprises/big", "big", "", ""),
+        ] {
+            let url = ConfigUrl::parse(text).unwrap();
+            assert_eq!(url.enterprise(), enterprise, "{text}");
+            assert_eq!(url.organization(), organization, "{text}");
+            assert_eq!(url.repository(), repository, "{text}");
+        }
+    }
+
+    #[test]
+    fn other_forms_are_refused_with_the_url_and_the_three_forms() {
+        for text in [
+            "",
+            "github.com/acme",
+            "ftp://github.com/acme",
+            "https://github.com",
+            "https://github.com/",
+            "https:///acme",
+            "https://github.com/a/b/c",
+            "https://github.com/a//b",
+            "https://github.com/enterprises",
+            "https://github.com/acme?x=1",
+        ] {
+            let error = ConfigUrl::parse(text).unwrap_err().to_string();
+            assert!(error.contains(&format!("\"{text}\"")), "{error}");
+            assert!(
+                error.contains("https://HOST/enterprises/ENTERPRISE"),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_password_in_the_url_is_not_shown() {
+        let error = ConfigUrl::parse("https://me:hunter2@github.com/acme").unwrap_err();
+        assert!(!error.to_string().contains("hunter2"), "{error}");
+    }
+
+    #[test]
+    fn the_api_base_follows_the_host() {
+        for (text, force, base) in [
+            ("https://GitHub.com/acme", false, "https://api.github.com"),
+            (
+                "https://www.github.com/acme",
+                false,
+                "https://api.github.com",
+            ),
+            (
+                "https://acme.ghe.com/acme",
+                false,
+                "https://api.acme.ghe.com",
+            ),
+            (
+                "http://github.localhost/acme",
+                false,
+                "http://api.github.localhost",
+            ),
+            (
+                "https://ghes.acme.io:8443/a/b",
+                false,
+                "https://ghes.acme.io:8443/api/v3",
+            ),
+            ("https://github.com/acme", true, "https://github.com/api/v3"),
+        ] {
+            assert_eq!(
+                ConfigUrl::parse(text).unwrap().api_base(force),
+                base,
+                "{text}"
+            );
+        }
+    }
+}

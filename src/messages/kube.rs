@@ -1,0 +1,225 @@
+//! Requests to the API server, and its answers.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::object::{Kind, Object, ObjectRef};
+
+/// One request to the API server.
+#[derive(Clone, PartialEq)]
+pub enum KubeRequest {
+    /// Reads an object from etcd, never from a cache.
+    Get(ObjectRef),
+    /// Reads the objects of a kind in a namespace that carry the label.
+    List {
+        /// What to list.
+        kind: Kind,
+        /// Where.
+        namespace: String,
+        /// Label selector, as `kubectl -l` takes it.
+        selector: String,
+    },
+    /// Creates the object.
+    Create(Object),
+    /// Applies a JSON merge patch.
+    Patch {
+        /// What to patch.
+        target: ObjectRef,
+        /// The patch.
+        body: Value,
+        /// Whether the status subresource is patched, and not the object itself.
+        status: bool,
+        /// The resourceVersion that the object must still have, for an optimistic lock.
+        lock: Option<String>,
+    },
+    /// Deletes the object.
+    Delete {
+        /// What to delete.
+        target: ObjectRef,
+        /// The uid it must still have; guards a successor of the same name.
+        uid: Option<String>,
+        /// The resourceVersion that the object must still have, for an optimistic lock.
+        lock: Option<String>,
+        /// Grace period in seconds; `None` leaves it to the object.
+        grace: Option<u32>,
+    },
+}
+
+impl KubeRequest {
+    /// The verb, as RBAC and the metrics call it.
+    #[must_use]
+    pub const fn verb(&self) -> &'static str {
+        match self {
+            Self::Get(_) => "get",
+            Self::List { .. } => "list",
+            Self::Create(_) => "create",
+            Self::Patch { .. } => "patch",
+            Self::Delete { .. } => "delete",
+        }
+    }
+
+    /// The kind it is about.
+    #[must_use]
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Self::Get(target) | Self::Patch { target, .. } | Self::Delete { target, .. } => {
+                target.kind
+            }
+            Self::List { kind, .. } => *kind,
+            Self::Create(object) => object.kind(),
+        }
+    }
+
+    /// A merge patch of an object itself, without a lock.
+    #[must_use]
+    pub const fn patch(target: ObjectRef, body: Value) -> Self {
+        Self::Patch {
+            target,
+            body,
+            status: false,
+            lock: None,
+        }
+    }
+
+    /// A merge patch of an object's status, without a lock.
+    #[must_use]
+    pub const fn patch_status(target: ObjectRef, body: Value) -> Self {
+        Self::Patch {
+            target,
+            body,
+            status: true,
+            lock: None,
+        }
+    }
+
+    /// A delete of exactly this object, with its own grace period.
+    #[must_use]
+    pub fn delete(object: &Object) -> Self {
+        Self::Delete {
+            target: object.reference(),
+            uid: object.meta().uid.clone(),
+            lock: None,
+            grace: None,
+        }
+    }
+}
+
+/// A patch of a Secret is shown without its body: this ends up in logs.
+impl fmt::Debug for KubeRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Get(target) => write!(f, "get {target}"),
+            Self::List {
+                kind,
+                namespace,
+                selector,
+            } => write!(f, "list {kind} {namespace} -l {selector}"),
+            Self::Create(object) => write!(f, "create {}", object.reference()),
+            Self::Patch {
+                target,
+                body,
+                status,
+                lock,
+            } => {
+                write!(f, "patch {target}")?;
+                if *status {
+                    f.write_str(" status")?;
+                }
+                if let Some(lock) = lock {
+                    write!(f, " at {lock}")?;
+                }
+                match target.kind {
+                    Kind::Secret => f.write_str(" [redacted]"),
+                    _ => write!(f, " {body}"),
+                }
+            }
+            Self::Delete { target, grace, .. } => {
+                write!(f, "delete {target}")?;
+                match grace {
+                    Some(seconds) => write!(f, " grace {seconds}s"),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+}
+
+/// What the API server answered when it accepted a request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum KubeAnswer {
+    /// The object as it now is; after a delete, one that lingers (grace, finalizers).
+    Object(Object),
+    /// The objects listed.
+    Objects(Vec<Object>),
+    /// The object is gone.
+    Deleted,
+}
+
+impl KubeAnswer {
+    /// The object, when the answer is one.
+    #[must_use]
+    pub const fn object(&self) -> Option<&Object> {
+        match self {
+            Self::Object(object) => Some(object),
+            _ => None,
+        }
+    }
+}
+
+/// Why a request to the API server failed. The message is the server's own and holds no secret.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct KubeError {
+    /// What it means for the one who asked.
+    pub kind: KubeErrorKind,
+    /// The server's message, or that of the connection.
+    pub message: String,
+    /// How long the server asks to wait.
+    pub retry_after: Option<Duration>,
+}
+
+/// What a failed request means for the one who asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum KubeErrorKind {
+    /// There is no such object (404).
+    NotFound,
+    /// There is an object of that name (409 on create).
+    AlreadyExists,
+    /// The object has changed since it was read (409).
+    Conflict,
+    /// The object is refused as it is (400, 422).
+    Invalid,
+    /// A quota is used up (403).
+    QuotaExceeded,
+    /// The namespace is being deleted (403): nothing can be created in it.
+    NamespaceTerminating,
+    /// The caller has no permission, or admission refuses the object (403).
+    Forbidden,
+    /// The server is busy or out of order (429, 5xx); the request did not take effect.
+    Unavailable,
+    /// No answer came: the request may have taken effect, so read before it is repeated.
+    Unanswered,
+    /// Anything else.
+    Other,
+}
+
+impl KubeErrorKind {
+    /// The kind's name, for metrics.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NotFound => "not_found",
+            Self::AlreadyExists => "already_exists",
+            Self::Conflict => "conflict",
+            Self::Invalid => "invalid",
+            Self::QuotaExceeded => "quota_exceeded",
+            Self::NamespaceTerminating => "namespace_terminating",
+            Self::Forbidden => "forbidden",
+            Self::Unavailable => "unavailable",
+            Self::Unanswered => "unanswered",
+            Self::Other => "other",
+        }
+    }
+}
