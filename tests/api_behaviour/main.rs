@@ -5,6 +5,7 @@ mod deletion;
 mod embedded;
 mod pods;
 mod rights;
+mod schemas;
 #[path = "../support/mod.rs"]
 #[allow(dead_code, reason = "shared with other tests, which use other parts")]
 mod support;
@@ -120,6 +121,15 @@ behaviours![
     watching::pods_are_selected_by_node_and_phase,
     watching::an_unknown_field_selects_nothing,
     watching::metadata_alone_can_be_asked_for,
+    schemas::unknown_fields_are_pruned,
+    schemas::defaults_are_filled_in,
+    schemas::a_value_out_of_bounds_is_refused,
+    schemas::a_value_of_the_wrong_type_is_refused,
+    schemas::a_status_obeys_the_schema_too,
+    schemas::what_is_applied_belongs_to_its_manager,
+    schemas::a_strategic_patch_merges_lists_by_key,
+    schemas::a_custom_resource_takes_no_strategic_patch,
+    schemas::writes_are_recorded_under_their_manager,
     rights::without_a_role_nothing_is_allowed,
     rights::a_role_allows_what_it_names,
     rights::a_role_does_not_reach_beyond_its_namespace,
