@@ -14,6 +14,7 @@ use impresario::simulation::api_server::http::Verb;
 use impresario::simulation::api_server::status::ApiError;
 use impresario::simulation::api_server::{ApiServer, ApiServerOptions};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, ResourceQuota};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{
     DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams,
 };
@@ -418,5 +419,66 @@ async fn requests_are_counted() {
             ("create", "configmaps".to_owned(), 1),
             ("get", "configmaps".to_owned(), 2)
         ]
+    );
+}
+
+#[tokio::test]
+async fn the_port_serves_what_the_client_in_process_sees() {
+    let server = ApiServer::new(options(1));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let serving = tokio::spawn(server.serve(listener));
+    let config = kube::Config::new(url.parse().unwrap());
+    let maps = maps(&Client::try_from(config.clone()).unwrap());
+    let mut events = watch(&maps, &WatchParams::default(), "0").await;
+    maps.create(&PostParams::default(), &map("a"))
+        .await
+        .unwrap();
+    assert_eq!(events.next_name().await, ("ADDED", "a".into()));
+    assert!(server.get("", "configmaps", "default", "a").is_some());
+    let mut config = config;
+    config.auth_info.impersonate = Some("mona".into());
+    let someone: Api<ConfigMap> = Api::default_namespaced(Client::try_from(config).unwrap());
+    assert_eq!(refusal(someone.get("a").await).code, 403);
+    serving.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_keeps_its_own_namespaces() {
+    let server = ApiServer::new(options(1));
+    let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(server.client());
+    let refused = refusal(
+        namespaces
+            .delete("kube-system", &DeleteParams::default())
+            .await,
+    );
+    assert_eq!(
+        refused.message,
+        "namespaces \"kube-system\" is forbidden: this namespace may not be deleted"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_takes_its_objects_along() {
+    let world = crate::world::World::embedded();
+    let held = json!({ "metadata": { "name": "g", "finalizers": ["test.impresario.dev/x"] } });
+    world.create_gadget(held).await;
+    let definitions: Api<CustomResourceDefinition> = Api::all(world.client.clone());
+    let name = "gadgets.test.impresario.dev";
+    let definition = definitions.get(name).await.unwrap();
+    definitions
+        .delete(name, &DeleteParams::default())
+        .await
+        .unwrap();
+    let release = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
+    let gadgets = world.gadgets();
+    gadgets
+        .patch("g", &PatchParams::default(), &release)
+        .await
+        .unwrap();
+    crate::world::gone(definitions, &definition).await;
+    assert_eq!(
+        refusal(gadgets.get("g").await).message,
+        "the server could not find the requested resource"
     );
 }

@@ -5,6 +5,7 @@ mod deletion;
 mod embedded;
 mod pods;
 mod rights;
+mod schemas;
 #[path = "../support/mod.rs"]
 #[allow(dead_code, reason = "shared with other tests, which use other parts")]
 mod support;
@@ -15,8 +16,11 @@ mod writing;
 use std::panic::AssertUnwindSafe;
 
 use futures::FutureExt;
+use futures::future::BoxFuture;
 
 use world::World;
+
+type Behaviour = fn(World) -> BoxFuture<'static, ()>;
 
 /// Makes a test on the embedded server of each behaviour, and one on a real server of all.
 macro_rules! behaviours {
@@ -36,14 +40,20 @@ macro_rules! behaviours {
                 return;
             };
             world::prepare(&env.client).await;
+            let behaviours: &[(&str, Behaviour)] = &[
+                $((
+                    concat!(stringify!($module), "::", stringify!($name)),
+                    |world| crate::$module::$name(world).boxed(),
+                )),+
+            ];
             let mut failed = Vec::new();
-            $(
-                let world = World::real(&env, stringify!($name)).await;
-                let outcome = AssertUnwindSafe(crate::$module::$name(world)).catch_unwind().await;
+            for (name, behaviour) in behaviours {
+                let world = World::real(&env, name).await;
+                let outcome = AssertUnwindSafe(behaviour(world)).catch_unwind().await;
                 if outcome.is_err() {
-                    failed.push(concat!(stringify!($module), "::", stringify!($name)));
+                    failed.push(*name);
                 }
-            )+
+            }
             assert!(failed.is_empty(), "the real server differs in {failed:#?}");
         }
     };
@@ -58,7 +68,8 @@ behaviours![
     writing::a_lost_update_is_refused,
     writing::a_patch_with_an_old_revision_is_refused,
     writing::a_custom_resource_is_not_replaced_blindly,
-    writing::another_uid_is_a_conflict,
+    writing::another_uid_is_refused,
+    writing::a_custom_resource_says_its_kind,
     writing::a_patch_that_changes_nothing_writes_nothing,
     writing::null_removes_in_a_merge_patch,
     writing::a_json_patch_is_all_or_nothing,
@@ -110,6 +121,15 @@ behaviours![
     watching::pods_are_selected_by_node_and_phase,
     watching::an_unknown_field_selects_nothing,
     watching::metadata_alone_can_be_asked_for,
+    schemas::unknown_fields_are_pruned,
+    schemas::defaults_are_filled_in,
+    schemas::a_value_out_of_bounds_is_refused,
+    schemas::a_value_of_the_wrong_type_is_refused,
+    schemas::a_status_obeys_the_schema_too,
+    schemas::what_is_applied_belongs_to_its_manager,
+    schemas::a_strategic_patch_merges_lists_by_key,
+    schemas::a_custom_resource_takes_no_strategic_patch,
+    schemas::writes_are_recorded_under_their_manager,
     rights::without_a_role_nothing_is_allowed,
     rights::a_role_allows_what_it_names,
     rights::a_role_does_not_reach_beyond_its_namespace,

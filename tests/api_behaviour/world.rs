@@ -51,10 +51,8 @@ impl World {
 
     /// A namespace on a real server.
     pub async fn real(env: &Env, name: &str) -> Self {
+        let (_, name) = name.rsplit_once("::").unwrap_or(("", name));
         let namespace = name.replace('_', "-");
-        let namespace = namespace[..namespace.len().min(60)]
-            .trim_matches('-')
-            .to_owned();
         let world = Self {
             client: env.client.clone(),
             namespace,
@@ -141,7 +139,9 @@ impl World {
             .unwrap()
     }
 
-    pub async fn create_gadget(&self, gadget: Value) -> DynamicObject {
+    pub async fn create_gadget(&self, mut gadget: Value) -> DynamicObject {
+        gadget["apiVersion"] = "test.impresario.dev/v1".into();
+        gadget["kind"] = "Gadget".into();
         self.gadgets()
             .create(&PostParams::default(), &object(gadget))
             .await

@@ -156,17 +156,39 @@ pub async fn a_custom_resource_is_not_replaced_blindly(world: World) {
     world.maps().replace("m", &create(), &map).await.unwrap();
 }
 
-pub async fn another_uid_is_a_conflict(world: World) {
-    world
+pub async fn another_uid_is_refused(world: World) {
+    let mut map = world
         .create_map(json!({ "metadata": { "name": "m" } }))
         .await;
-    let change = Patch::Merge(json!({ "metadata": { "uid": "other" }, "data": { "k": "v" } }));
-    let refusal = refusal(world.maps().patch("m", &patch(), &change).await);
-    assert_eq!((refusal.code, refusal.reason.as_str()), (409, "Conflict"));
+    map.metadata.uid = Some("other".into());
+    let refused = refusal(world.maps().replace("m", &create(), &map).await);
+    assert_eq!((refused.code, refused.reason.as_str()), (409, "Conflict"));
     assert!(
-        refusal.message.contains("UID in precondition: other"),
+        refused.message.contains("UID in precondition: other"),
         "{}",
-        refusal.message
+        refused.message
+    );
+    let change = Patch::Merge(json!({ "metadata": { "uid": "other" }, "data": { "k": "v" } }));
+    let refused = refusal(world.maps().patch("m", &patch(), &change).await);
+    assert_eq!((refused.code, refused.reason.as_str()), (422, "Invalid"));
+    assert_eq!(refused.details.unwrap().causes[0].field, "metadata.uid");
+}
+
+pub async fn a_custom_resource_says_its_kind(world: World) {
+    let path = format!(
+        "/apis/test.impresario.dev/v1/namespaces/{}/gadgets",
+        world.namespace
+    );
+    let request = http::Request::post(path).header("content-type", "application/json");
+    let request = request
+        .body(br#"{"metadata":{"name":"g"}}"#.to_vec())
+        .unwrap();
+    let refused = refusal(world.client.request::<Value>(request).await);
+    assert_eq!((refused.code, refused.reason.as_str()), (400, "BadRequest"));
+    assert!(
+        refused.message.contains("Object 'Kind' is missing"),
+        "{}",
+        refused.message
     );
 }
 
