@@ -422,3 +422,6 @@ fn unreadable(what: &str, error: &KubeError) -> ActionsError {
         retry_after: error.retry_after,
     }
 }
+
+#[cfg(test)]
+mod tests;

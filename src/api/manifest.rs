@@ -316,6 +316,8 @@ fn drop_nulls(value: &mut Value) {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     const SECRET: &str = "\
@@ -457,6 +459,48 @@ spec:
             ),
         ] {
             assert_eq!(error(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_text_nested_without_end_is_an_error_and_no_crash() {
+        for text in [
+            "[".repeat(100_000),
+            "{a: ".repeat(100_000),
+            "- ".repeat(100_000),
+        ] {
+            assert!(error(&text).starts_with("pool.yaml:"));
+        }
+    }
+
+    #[test]
+    fn a_text_that_grows_by_its_aliases_is_an_error_and_no_crash() {
+        let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
+        for level in 1..12 {
+            let below = format!("*a{}, ", level - 1).repeat(9);
+            text += &format!("a{level}: &a{level} [{}]\n", below.trim_end_matches(", "));
+        }
+        assert!(error(&text).starts_with("pool.yaml:"));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in "(\\PC|[\\n\\t :{}\\[\\]&*!|>-]){0,60}") {
+            if let Err(error) = read_manifests(&text, "any") {
+                prop_assert!(!error.problems.is_empty());
+            }
+        }
+
+        #[test]
+        fn a_scale_set_with_any_change_is_read_or_refused(
+            at in 0..SCALE_SET.len(), length in 0_usize..12, text in "\\PC{0,8}",
+        ) {
+            let end = (at + length).min(SCALE_SET.len());
+            let mut changed = SCALE_SET.to_owned();
+            changed.replace_range(at..end, &text);
+            if let Err(error) = read_manifests(&changed, "any") {
+                prop_assert!(!error.problems.is_empty());
+            }
         }
     }
 }

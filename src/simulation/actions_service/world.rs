@@ -87,7 +87,8 @@ pub(super) struct ScaleSet {
     pub(super) disable_update: bool,
     created: Timestamp,
     session: Option<String>,
-    capacity: Option<i64>,
+    /// How many jobs it can have, as its latest poll told; 0 before there was one.
+    capacity: i64,
     offered: BTreeMap<i64, Instant>,
     assigned: BTreeSet<i64>,
     running: BTreeSet<i64>,
@@ -390,7 +391,7 @@ impl World {
             disable_update: body["RunnerSetting"]["disableUpdate"] == true,
             created: now.time,
             session: None,
-            capacity: None,
+            capacity: 0,
             offered: BTreeMap::new(),
             assigned: BTreeSet::new(),
             running: BTreeSet::new(),
@@ -672,7 +673,7 @@ impl World {
         let Some(set) = self.scale_sets.get(&id) else {
             return false;
         };
-        if set.session.is_none() || set.load() >= set.capacity.unwrap_or(i64::MAX) {
+        if set.session.is_none() || set.load() >= set.capacity {
             return false;
         }
         let Some(scope) = self.scopes.get(&set.scope) else {
@@ -757,7 +758,7 @@ impl World {
                 acquired.push(*id);
                 continue;
             }
-            let full = set.demand() >= set.capacity.unwrap_or(i64::MAX);
+            let full = set.demand() >= set.capacity;
             if full || set.offered.remove(id).is_none() {
                 continue;
             }
@@ -808,7 +809,7 @@ impl World {
         self.sessions.insert(id.clone(), session);
         let opened = self.scale_set_mut(scope, set)?;
         opened.session = Some(id.clone());
-        opened.capacity = None;
+        opened.capacity = 0;
         self.note(format!("session of scale set {set} opened by {owner}"));
         Ok(id)
     }
@@ -857,7 +858,7 @@ impl World {
         let session = self.sessions.get_mut(session)?;
         session.last_used = now.instant;
         let id = session.scale_set;
-        self.scale_sets.get_mut(&id)?.capacity = capacity;
+        self.scale_sets.get_mut(&id)?.capacity = capacity.unwrap_or(i64::MAX);
         self.dispatch(id, now);
         let next = self.last_id + 1;
         let set = self.scale_sets.get_mut(&id)?;

@@ -32,10 +32,7 @@ impl ApiServer {
     /// A client for whom the roles in the store decide.
     #[must_use]
     pub fn client_as(&self, user: &str, groups: &[&str]) -> kube::Client {
-        self.client_of(Identity {
-            user: user.to_owned(),
-            groups: groups.iter().map(|&group| group.to_owned()).collect(),
-        })
+        self.client_of(Identity::new(user, groups))
     }
 
     fn client_of(&self, identity: Identity) -> kube::Client {
@@ -123,11 +120,8 @@ async fn receive(
 }
 
 fn impersonated(headers: &HeaderMap) -> Option<Identity> {
-    let text = |value: &http::HeaderValue| value.to_str().ok().map(str::to_owned);
-    let user = text(headers.get("impersonate-user")?)?;
+    let user = headers.get("impersonate-user")?.to_str().ok()?;
     let groups = headers.get_all("impersonate-group").iter();
-    Some(Identity {
-        user,
-        groups: groups.filter_map(text).collect(),
-    })
+    let groups: Vec<&str> = groups.filter_map(|value| value.to_str().ok()).collect();
+    Some(Identity::new(user, &groups))
 }
