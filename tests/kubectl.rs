@@ -1,4 +1,4 @@
-//! Unmodified kubectl works against the embedded API server.
+//! Unmodified kubectl, and helm, work against the embedded API server.
 //!
 //! Each test starts a server of its own. On a machine without kubectl they pass and say that
 //! they were skipped.
@@ -206,11 +206,11 @@ async fn describe_shows_an_object_with_its_events() {
         let path = ["get", kind, name, "-o", "jsonpath={.metadata.uid}"];
         let uid = kubectl.run(&path).await.ok();
         let event = format!(
-            "{{apiVersion: v1, kind: Event, metadata: {{name: {name}.1, namespace: default}}, \
-             type: Warning, reason: Broken, message: {name} broke, count: 2, \
-             lastTimestamp: '2026-01-02T03:04:05Z', source: {{component: tester}}, \
+            "apiVersion: v1\nkind: Event\nmetadata: {{name: {name}.1, namespace: default}}\n\
+             type: Warning\nreason: Broken\nmessage: {name} broke\ncount: 2\n\
+             lastTimestamp: '2026-01-02T03:04:05Z'\nsource: {{component: tester}}\n\
              involvedObject: {{apiVersion: {api_version}, kind: {kind}, name: {name}, \
-             namespace: default, uid: {uid}}}}}"
+             namespace: default, uid: {uid}}}\n"
         );
         kubectl.run_with(&["create", "-f", "-"], &event).await.ok();
         let described = kubectl.run(&["describe", kind, name]).await.ok();
@@ -808,4 +808,43 @@ spec:
     );
     let explained = kubectl.run(&["explain", "ers.spec"]).await.ok();
     assert!(explained.contains("FIELDS:"), "{explained}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn helm_installs_upgrades_rolls_back_and_removes() {
+    let Some(kubectl) = with_gadgets().await else {
+        return;
+    };
+    let chart = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(chart.path().join(name), text).unwrap();
+    std::fs::create_dir(chart.path().join("templates")).unwrap();
+    write("Chart.yaml", "{apiVersion: v2, name: tiny, version: 0.1.0}");
+    write("values.yaml", "{size: 2}");
+    let gadget = ONE.replace("size: 2", "size: {{ .Values.size }}");
+    let map = "{apiVersion: v1, kind: ConfigMap, metadata: {name: settings}, data: {a: b}}";
+    write("templates/all.yaml", &format!("{gadget}\n---\n{map}\n"));
+    let chart = chart.path().to_str().unwrap();
+
+    let size = ["get", "gd", "one", "-o", "jsonpath={.spec.size}"];
+    let Some(said) = kubectl.helm(&["install", "rel", chart]).await else {
+        return;
+    };
+    assert!(said.ok().contains("STATUS: deployed"));
+    let upgrade = ["upgrade", "rel", chart, "--set", "size=4"];
+    kubectl.helm(&upgrade).await.unwrap().ok();
+    assert_eq!(kubectl.run(&size).await.ok(), "4");
+    let invalid = ["upgrade", "rel", chart, "--set", "size=-4"];
+    let refused = kubectl.helm(&invalid).await.unwrap().err();
+    assert!(
+        refused.contains("should be greater than or equal to 0"),
+        "{refused}"
+    );
+    kubectl.helm(&["rollback", "rel", "1"]).await.unwrap().ok();
+    assert_eq!(kubectl.run(&size).await.ok(), "2");
+    kubectl.helm(&["uninstall", "rel"]).await.unwrap().ok();
+    let left = kubectl
+        .run(&["get", "gd,configmaps,secrets", "-o", "name"])
+        .await
+        .ok();
+    assert_eq!(left, "");
 }

@@ -1,6 +1,6 @@
-//! Unmodified kubectl, run against an embedded API server on a port of loopback.
+//! Unmodified kubectl and helm, run against an embedded API server on a port of loopback.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -50,10 +50,7 @@ impl Kubectl {
     /// Starts a server; none when this machine has no kubectl (named by `KUBECTL`, or on the
     /// `PATH`), which is printed.
     pub async fn start() -> Option<Self> {
-        let Some(program) = find_program() else {
-            println!("skipped: no kubectl on the PATH, and KUBECTL does not name one");
-            return None;
-        };
+        let program = find_program("kubectl", "KUBECTL")?;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let server = ApiServer::new(ApiServerOptions::new(Clock::system(), 7));
@@ -69,8 +66,19 @@ impl Kubectl {
         Some(Self { program, home })
     }
 
+    /// Runs a helm to its end; none when this machine has no helm, which is printed.
+    pub async fn helm(&self, arguments: &[&str]) -> Option<Said> {
+        let program = find_program("helm", "HELM")?;
+        let child = self.command_of(&program, arguments).spawn().unwrap();
+        Some(finish(child, "").await)
+    }
+
     fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(&self.program);
+        self.command_of(&self.program, arguments)
+    }
+
+    fn command_of(&self, program: &Path, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program);
         command
             .args(arguments)
             .env("HOME", self.home.path())
@@ -149,12 +157,16 @@ async fn finish(mut child: Child, input: &str) -> Said {
     }
 }
 
-fn find_program() -> Option<PathBuf> {
-    if let Some(program) = std::env::var_os("KUBECTL") {
+/// The program that a variable names, or that is on the `PATH`.
+fn find_program(name: &str, variable: &str) -> Option<PathBuf> {
+    if let Some(program) = std::env::var_os(variable) {
         return Some(program.into());
     }
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
-        .map(|folder| folder.join("kubectl"))
-        .find(|program| program.is_file())
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut programs = std::env::split_paths(&path).map(|folder| folder.join(name));
+    let found = programs.find(|program| program.is_file());
+    if found.is_none() {
+        println!("skipped: no {name} on the PATH, and {variable} does not name one");
+    }
+    found
 }

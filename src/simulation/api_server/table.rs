@@ -10,6 +10,7 @@ use crate::clock::Timestamp;
 mod age;
 mod builtin;
 mod jsonpath;
+mod pods;
 
 /// What of each object a row carries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
