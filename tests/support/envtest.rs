@@ -10,10 +10,9 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use kube::config::{AuthInfo, Cluster, Context, KubeConfigOptions, Kubeconfig};
-use kube::config::{NamedAuthInfo, NamedCluster, NamedContext};
+use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::{sleep, timeout};
 
@@ -27,6 +26,7 @@ const TOKEN: &str = "envtest";
 pub struct Env {
     /// A client that may do everything.
     pub client: Client,
+    config: Config,
     processes: Vec<Child>,
     // after the processes, so that it is removed when they are gone
     _folder: TempDir,
@@ -48,8 +48,9 @@ pub async fn start() -> Option<Env> {
         processes: Vec::new(),
     };
     match control_plane.start().await {
-        Ok(client) => Some(Env {
+        Ok((client, config)) => Some(Env {
             client,
+            config,
             processes: std::mem::take(&mut control_plane.processes),
             _folder: folder,
         }),
@@ -69,7 +70,11 @@ fn strip(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
             let keys = fields.get("x-kubernetes-list-map-keys").cloned();
-            let keys = keys.as_ref().and_then(Value::as_array).into_iter().flatten();
+            let keys = keys
+                .as_ref()
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten();
             let keys: Vec<&str> = keys.filter_map(Value::as_str).collect();
             let item = fields.get("items").cloned().unwrap_or_default();
             let required = item["required"].as_array().cloned().unwrap_or_default();
@@ -88,6 +93,18 @@ fn strip(schema: &mut Value) {
         }
         Value::Array(items) => items.iter_mut().for_each(strip),
         _ => {}
+    }
+}
+
+impl Env {
+    /// Makes clients of users who have no rights but those that roles give.
+    pub fn impersonating(&self) -> impl Fn(&str) -> Client + Send + Sync + use<> {
+        let config = self.config.clone();
+        move |user| {
+            let mut config = config.clone();
+            config.auth_info.impersonate = Some(user.to_owned());
+            Client::try_from(config).expect("the configuration has been used before")
+        }
     }
 }
 
@@ -120,7 +137,7 @@ impl Drop for ControlPlane {
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 impl ControlPlane {
-    async fn start(&mut self) -> Outcome<Client> {
+    async fn start(&mut self) -> Outcome<(Client, Config)> {
         let etcd = format!("http://127.0.0.1:{}", free_port()?);
         self.run(
             "etcd",
@@ -157,10 +174,11 @@ impl ControlPlane {
         )?;
         let kubeconfig = kubeconfig(port);
         let options = KubeConfigOptions::default();
-        let config = Config::from_custom_kubeconfig(kubeconfig.clone(), &options).await?;
-        let client = Client::try_from(config)?;
+        let parsed: Kubeconfig = serde_json::from_value(kubeconfig.clone())?;
+        let config = Config::from_custom_kubeconfig(parsed, &options).await?;
+        let client = Client::try_from(config.clone())?;
         timeout(START, self.wait_until_ready(&client)).await??;
-        fs::write(self.path("kubeconfig"), serde_json::to_string(&kubeconfig)?)?;
+        fs::write(self.path("kubeconfig"), kubeconfig.to_string())?;
         self.run(
             "kube-controller-manager",
             &[
@@ -171,7 +189,7 @@ impl ControlPlane {
                 "--secure-port=0",
             ],
         )?;
-        Ok(client)
+        Ok((client, config))
     }
 
     /// Asks until the server says it is ready, or a process has ended.
@@ -183,7 +201,11 @@ impl ControlPlane {
                 }
             }
             let request = http::Request::get("/readyz").body(Vec::new())?;
-            if client.request_text(request).await.is_ok_and(|text| text == "ok") {
+            if client
+                .request_text(request)
+                .await
+                .is_ok_and(|text| text == "ok")
+            {
                 return Ok(());
             }
             sleep(Duration::from_millis(100)).await;
@@ -230,38 +252,29 @@ fn free_port() -> io::Result<u16> {
 fn signing_key() -> String {
     let mut der = vec![0x30, 0x31, 0x02, 0x01, 0x01, 0x04, 0x20];
     der.extend([7; 32]);
-    der.extend([0xa0, 0x0a, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07]);
+    der.extend([
+        0xa0, 0x0a, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07,
+    ]);
     let kind = "EC PRIVATE KEY";
-    format!("-----BEGIN {kind}-----\n{}\n-----END {kind}-----\n", STANDARD.encode(der))
+    format!(
+        "-----BEGIN {kind}-----\n{}\n-----END {kind}-----\n",
+        STANDARD.encode(der)
+    )
 }
 
-fn kubeconfig(port: u16) -> Kubeconfig {
-    let name = "envtest".to_owned();
-    Kubeconfig {
-        current_context: Some(name.clone()),
-        clusters: vec![NamedCluster {
-            name: name.clone(),
-            cluster: Some(Cluster {
-                server: Some(format!("https://127.0.0.1:{port}")),
-                insecure_skip_tls_verify: Some(true),
-                ..Cluster::default()
-            }),
-        }],
-        auth_infos: vec![NamedAuthInfo {
-            name: name.clone(),
-            auth_info: Some(AuthInfo {
-                token: Some(TOKEN.to_owned().into()),
-                ..AuthInfo::default()
-            }),
-        }],
-        contexts: vec![NamedContext {
-            name: name.clone(),
-            context: Some(Context {
-                cluster: name.clone(),
-                user: Some(name),
-                ..Context::default()
-            }),
-        }],
-        ..Kubeconfig::default()
-    }
+fn kubeconfig(port: u16) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "envtest",
+        "clusters": [{ "name": "envtest", "cluster": {
+            "server": format!("https://127.0.0.1:{port}"),
+            "insecure-skip-tls-verify": true,
+        } }],
+        "users": [{ "name": "envtest", "user": { "token": TOKEN } }],
+        "contexts": [{ "name": "envtest", "context": {
+            "cluster": "envtest",
+            "user": "envtest",
+        } }],
+    })
 }

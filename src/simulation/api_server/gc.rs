@@ -50,7 +50,10 @@ impl Garbage {
                 self.push(id.clone());
             }
         }
-        if object::is_deleting(object) || change.kind == ChangeKind::Deleted {
+        let waits =
+            |object: &Value| object::is_deleting(object) && has_finalizer(object, FOREGROUND);
+        let waited = change.previous.as_deref().is_some_and(waits);
+        if change.kind == ChangeKind::Deleted || (waits(object) && !waited) {
             for dependent in store.dependents(object::uid(object)) {
                 self.push(dependent.clone());
             }
@@ -88,16 +91,19 @@ impl Garbage {
             let uid = owner["uid"].as_str().unwrap_or_default();
             self.push_if_deleting(store, store.find_uid(uid).cloned());
         }
-        if change.kind == ChangeKind::Deleted {
-            let cluster_scoped = |shelf: &str, name: &str| ObjectId {
-                shelf: shelf.into(),
-                namespace: String::new(),
-                name: name.to_owned(),
-            };
-            if !id.namespace.is_empty() {
-                let namespace = cluster_scoped("namespaces", &id.namespace);
-                self.push_if_deleting(store, Some(namespace));
-            }
+        if change.kind != ChangeKind::Deleted {
+            return;
+        }
+        let cluster_scoped = |shelf: &str, name: &str| ObjectId {
+            shelf: shelf.into(),
+            namespace: String::new(),
+            name: name.to_owned(),
+        };
+        if !id.namespace.is_empty() && store.is_empty_namespace(&id.namespace) {
+            let namespace = cluster_scoped("namespaces", &id.namespace);
+            self.push_if_deleting(store, Some(namespace));
+        }
+        if store.list(&id.shelf, None).next().is_none() {
             let definition = cluster_scoped(DEFINITIONS, &id.shelf);
             self.push_if_deleting(store, Some(definition));
         }

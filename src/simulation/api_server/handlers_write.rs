@@ -7,6 +7,7 @@ use rand::rngs::StdRng;
 use serde_json::{Map, Value, json};
 
 use super::handlers::{Call, Reply, render, to_stored};
+use super::http::Verb;
 use super::kinds::ResourceType;
 use super::patch::{json as json_patch, merge};
 use super::seams::{self, Decoded, FieldValidation, Writer};
@@ -17,6 +18,9 @@ use crate::clock::Timestamp;
 
 /// The letters of generated names, which spell no words.
 pub(super) const NAME_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+
+/// How often a name is generated until one is free, as on the real server.
+const NAME_ATTEMPTS: usize = 8;
 
 /// Longest name, and longest stem of a generated one.
 const LONGEST_NAME: usize = 63;
@@ -51,7 +55,7 @@ impl State {
         if resource.drops_status_on_create() {
             object.as_object_mut().map(|fields| fields.remove("status"));
         }
-        self.name(&mut object);
+        self.name(&resource, &mut object);
         self.stamp_new(&resource, &mut object, call.now);
         self.admit(&resource, &mut object)?;
         defaults::fill_in(&resource, &mut object);
@@ -158,7 +162,8 @@ impl State {
             );
             refuse(&resource, call.target.name(), &[fault])?;
         }
-        let decoded = seams::decode(&resource, patched, call.field_validation()?)?;
+        let decoded =
+            seams::decode_patched(&resource, patched, call.body, call.field_validation()?)?;
         self.replace(call, &existing, decoded, Some(call.writer()))
     }
 
@@ -197,6 +202,15 @@ impl State {
                 self.replace(call, &existing, decoded, None)
             }
             Err(error) if call.target.subresource.is_some() => Err(error),
+            Err(_) if !object::uid(&applied).is_empty() => {
+                let why = format!(
+                    "uid mismatch: the provided object specified uid {}, and no existing object \
+                     was found",
+                    object::uid(&applied)
+                );
+                let name = call.target.name();
+                Err(ApiError::conflict(resource.resource(), name, &why))
+            }
             Err(_) => {
                 let created = seams::apply(&resource, None, &applied, writer, force)?;
                 self.create_object(call, created, rules, call.is_dry_run()?, false)
@@ -218,7 +232,7 @@ impl State {
             object: mut new,
             warnings,
         } = decoded;
-        check_preconditions(&resource, &old, &new)?;
+        check_preconditions(&resource, call.verb, &old, &new)?;
         keep_system_fields(&resource, &old, &mut new)?;
         restrict_to_subresource(&resource, call.target.subresource(), &old, &mut new);
         defaults::fill_in_update(&resource, &mut new);
@@ -365,11 +379,19 @@ impl State {
     }
 
     /// Generates a name where one is asked for.
-    fn name(&mut self, object: &mut Value) {
+    fn name(&mut self, resource: &ResourceType, object: &mut Value) {
         let stem = object::meta(object, "generateName").to_owned();
-        if object::name(object).is_empty() && !stem.is_empty() {
+        if !object::name(object).is_empty() || stem.is_empty() {
+            return;
+        }
+        let namespace = object::namespace(object).to_owned();
+        for _ in 0..NAME_ATTEMPTS {
             let name = generated_name(&stem, &mut self.rng);
+            let taken = self.store.get(&resource.shelf, &namespace, &name).is_some();
             object::meta_mut(object).insert("name".into(), name.into());
+            if !taken {
+                return;
+            }
         }
     }
 
@@ -423,11 +445,19 @@ fn with_identity(
         )));
     };
     let expected = [
-        ("apiVersion", resource.api_version()),
         ("kind", resource.kind.clone()),
+        ("apiVersion", resource.api_version()),
     ];
     for (field, expected) in expected {
         match fields.get(field).and_then(Value::as_str) {
+            // the real server takes built-in kinds without them
+            None | Some("") if resource.is_custom() => {
+                let what = if field == "kind" { "Kind" } else { field };
+                return Err(ApiError::bad_request(format!(
+                    "{} in version {:?} cannot be handled as a {}: Object '{what}' is missing",
+                    resource.kind, resource.version, resource.kind
+                )));
+            }
             None | Some("") => {
                 fields.insert(field.to_owned(), expected.into());
             }
@@ -470,10 +500,21 @@ fn with_identity(
     Ok(body)
 }
 
-fn check_preconditions(resource: &ResourceType, old: &Value, new: &Value) -> Result<(), ApiError> {
+/// What a write says of the object it is meant for must be so. A wrong uid is a conflict in
+/// a whole object and an immutable field in a patch.
+fn check_preconditions(
+    resource: &ResourceType,
+    verb: Verb,
+    old: &Value,
+    new: &Value,
+) -> Result<(), ApiError> {
     let name = object::name(old);
     let (given, actual) = (object::uid(new), object::uid(old));
     if !given.is_empty() && given != actual {
+        if verb == Verb::Patch {
+            let fault = FieldError::invalid("metadata.uid", given, "field is immutable");
+            return Err(invalid(resource, name, &[fault]));
+        }
         let why = format!(
             "Precondition failed: UID in precondition: {given}, UID in object meta: {actual}"
         );
@@ -550,14 +591,11 @@ fn restrict_to_subresource(
 
 fn has_new_generation(resource: &ResourceType, old: &Value, new: &Value) -> bool {
     let counts = |name: &str| name != "metadata" && !(name == "status" && resource.has_status());
-    let part = |object: &Value| -> Map<String, Value> {
-        let fields = object.as_object().into_iter().flatten();
-        let counted = fields.filter(|(name, _)| counts(name));
-        counted
-            .map(|(name, value)| (name.clone(), value.clone()))
-            .collect()
+    let has_all_of = |one: &Value, other: &Value| {
+        let mut fields = one.as_object().into_iter().flatten();
+        fields.all(|(name, value)| !counts(name) || other.get(name) == Some(value))
     };
-    part(old) != part(new)
+    !(has_all_of(old, new) && has_all_of(new, old))
 }
 
 fn generated_name(stem: &str, rng: &mut StdRng) -> String {
