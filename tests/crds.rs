@@ -4,9 +4,18 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use impresario::api::{crd_files, crds};
+use impresario::api::{AutoscalingRunnerSet, EphemeralRunner, crd_files, crds};
+use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::discovery::ApiResource;
+use kube::runtime::conditions::is_crd_established;
+use kube::runtime::wait::await_condition;
+use kube::{Api, Client};
 use serde_json::{Map, Value, json};
+
+#[allow(dead_code, reason = "each test file uses a part of it")]
+mod support;
 
 /// Largest annotation, and so the largest object that client-side apply takes.
 const ANNOTATION_LIMIT: usize = 262_144;
@@ -243,6 +252,125 @@ fn explain_has_words_for_every_field_of_ours() {
             }
         }
     }
+}
+
+#[tokio::test]
+async fn a_real_server_serves_them_and_judges_by_them() {
+    let Some(server) = support::envtest::start().await else {
+        return;
+    };
+    let client = server.client.clone();
+    install(&client).await;
+    what_is_left_out_is_filled_in(&client).await;
+    what_is_wrong_is_refused_by_field(&client).await;
+    a_phase_of_another_version_is_kept_and_we_can_read_it(&client).await;
+}
+
+async fn what_is_left_out_is_filled_in(client: &Client) {
+    let scale_sets = dynamic::<AutoscalingRunnerSet>(client);
+    let made = create(&scale_sets, scale_set("taken", json!({}))).await;
+    let made = made.unwrap().data;
+    let port = &made["spec"]["template"]["spec"]["containers"][0]["ports"][0];
+    assert_eq!(port["protocol"], "TCP");
+}
+
+async fn what_is_wrong_is_refused_by_field(client: &Client) {
+    let scale_sets = dynamic::<AutoscalingRunnerSet>(client);
+    for (name, spec, field) in [
+        ("negative", json!({"minRunners": -1}), "spec.minRunners"),
+        ("text", json!({"maxRunners": "two"}), "spec.maxRunners"),
+        (
+            "amount",
+            json!({"template": {"spec": {"containers": [
+                {"name": "runner", "resources": {"limits": {"cpu": "4 GB"}}}]}}}),
+            "limits",
+        ),
+        (
+            "twice",
+            json!({"template": {"spec": {"containers": [
+                {"name": "runner"}, {"name": "runner"}]}}}),
+            "spec.template.spec.containers[1]",
+        ),
+    ] {
+        let refused = create(&scale_sets, scale_set(name, spec)).await;
+        let Err(kube::Error::Api(status)) = refused else {
+            panic!("{name} was taken");
+        };
+        assert_eq!(status.code, 422, "{name}");
+        assert!(status.message.contains(field), "{}", status.message);
+    }
+}
+
+async fn a_phase_of_another_version_is_kept_and_we_can_read_it(client: &Client) {
+    let runners = dynamic::<EphemeralRunner>(client);
+    let name = "linux-runner-x";
+    let runner = json!({
+        "apiVersion": "actions.github.com/v1alpha1",
+        "kind": "EphemeralRunner",
+        "metadata": {"name": name, "namespace": "ci"},
+        "spec": {"githubConfigUrl": "https://github.com/acme", "githubConfigSecret": "s",
+                 "runnerScaleSetId": 3},
+    });
+    create(&runners, runner).await.unwrap();
+    let status = json!({"status": {"phase": "Aborted", "runnerId": 9}});
+    let patched = runners
+        .patch_status(name, &PatchParams::default(), &Patch::Merge(status))
+        .await
+        .unwrap();
+    assert_eq!(patched.data["status"]["phase"], "Aborted");
+    let typed: Api<EphemeralRunner> = Api::namespaced(client.clone(), "ci");
+    let read = typed.get(name).await.unwrap().status.unwrap();
+    assert_eq!((read.phase, read.runner_id), (None, Some(9)));
+}
+
+/// Installs the definitions, and the namespace `ci`.
+async fn install(client: &Client) {
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let create = PostParams::default();
+    for crd in crds() {
+        let name = crd.metadata.name.clone().unwrap();
+        let crd = support::envtest::crd_for_old_server(json!(crd));
+        let crd = serde_json::from_value(crd).unwrap();
+        definitions.create(&create, &crd).await.unwrap();
+        await_condition(definitions.clone(), &name, is_crd_established())
+            .await
+            .unwrap();
+    }
+    let namespace = serde_json::from_value(json!({"metadata": {"name": "ci"}})).unwrap();
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    namespaces.create(&create, &namespace).await.unwrap();
+}
+
+/// The objects of a kind in the namespace `ci`, as JSON.
+fn dynamic<T: kube::Resource<DynamicType = ()>>(client: &Client) -> Api<DynamicObject> {
+    Api::namespaced_with(client.clone(), "ci", &ApiResource::erase::<T>(&()))
+}
+
+async fn create(api: &Api<DynamicObject>, object: Value) -> kube::Result<DynamicObject> {
+    let object = serde_json::from_value(object).unwrap();
+    api.create(&PostParams::default(), &object).await
+}
+
+/// A scale set whose spec has these fields over those of a good one.
+fn scale_set(name: &str, spec: Value) -> Value {
+    let mut object = json!({
+        "apiVersion": "actions.github.com/v1alpha1",
+        "kind": "AutoscalingRunnerSet",
+        "metadata": {"name": name, "namespace": "ci"},
+        "spec": {
+            "githubConfigUrl": "https://github.com/acme",
+            "githubConfigSecret": "github-auth",
+            "template": {
+                // as it is copied from a live object
+                "metadata": {"creationTimestamp": null},
+                "spec": {"containers": [{"name": "runner", "ports": [{"containerPort": 80}]}]},
+            },
+        },
+    });
+    for (field, value) in spec.as_object().unwrap() {
+        object["spec"][field] = value.clone();
+    }
+    object
 }
 
 fn differences_of_claims() -> BTreeSet<String> {

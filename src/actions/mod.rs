@@ -15,6 +15,7 @@
 //! No secret reaches a log, an error or a `Debug` text.
 
 mod client;
+mod clients;
 mod error;
 mod exchange;
 mod options;
@@ -26,8 +27,10 @@ mod transport;
 mod wire;
 
 pub use client::Client;
+pub use clients::{Clients, ClientsOptions, Sources};
 pub use error::{Error, ErrorKind};
 pub use options::{ClientOptions, Observer, UserAgent};
+pub(crate) use proxy::percent_decode;
 pub use proxy::{Proxies, ProxyError, ProxyServer};
 pub use session::{JobDetails, JobMessage, Message, Polled, Session, Statistics};
 pub use transport::{

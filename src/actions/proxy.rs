@@ -234,8 +234,8 @@ impl ProxyServer {
             return Err(error("it has no host"));
         }
         let credentials = (!url.username().is_empty()).then(|| {
-            let password = decode(url.password().unwrap_or_default());
-            (decode(url.username()), SecretString::from(password))
+            let password = percent_decode(url.password().unwrap_or_default());
+            (percent_decode(url.username()), SecretString::from(password))
         });
         let taken_out = url.set_username("").and_then(|()| url.set_password(None));
         taken_out.map_err(|()| error("it has no host"))?;
@@ -280,8 +280,8 @@ impl fmt::Debug for ProxyServer {
     }
 }
 
-/// Undoes the percent encoding of a URL's user information.
-fn decode(text: &str) -> String {
+/// Undoes the percent encoding of a part of a URL.
+pub(crate) fn percent_decode(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, tail @ ..] = rest {
@@ -302,5 +302,117 @@ fn without_user_info(text: &str) -> String {
     match text.rsplit_once('@') {
         Some((_, rest)) => format!("[redacted]@{rest}"),
         None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn proxies(no_proxy: &[&str]) -> Proxies {
+        let server = |url| Some(ProxyServer::parse(url).unwrap());
+        Proxies::new(
+            server("http://plain.proxy:3128"),
+            server("http://tls.proxy:3129"),
+            no_proxy.iter().copied(),
+        )
+    }
+
+    fn proxied(proxies: &Proxies, target: &str) -> Option<String> {
+        let target = Url::parse(target).unwrap();
+        proxies.for_url(&target).map(String::from)
+    }
+
+    #[test]
+    fn the_scheme_of_the_target_chooses_the_proxy() {
+        let both = proxies(&[]);
+        for (target, expected) in [
+            ("http://acme.io/x", "http://plain.proxy:3128/"),
+            ("https://acme.io/x", "http://tls.proxy:3129/"),
+        ] {
+            assert_eq!(proxied(&both, target).as_deref(), Some(expected));
+        }
+        let only_http = Proxies::new(ProxyServer::parse("p:1").ok(), None, []);
+        assert_eq!(proxied(&only_http, "https://acme.io"), None);
+        assert!(proxied(&only_http, "http://acme.io").is_some());
+    }
+
+    #[test]
+    fn no_proxy_follows_the_rules_of_go() {
+        for (rule, target, direct) in [
+            ("acme.io", "https://acme.io/", true),
+            ("acme.io", "https://api.acme.io/", true),
+            ("acme.io", "https://notacme.io/", false),
+            ("ACME.io ", "https://Api.Acme.IO/", true),
+            (".acme.io", "https://acme.io/", false),
+            (".acme.io", "https://api.acme.io/", true),
+            ("*.acme.io", "https://api.acme.io/", true),
+            ("acme.io:8443", "https://acme.io/", false),
+            ("acme.io:8443", "https://acme.io:8443/", true),
+            ("acme.io:443", "https://acme.io/", true),
+            ("10.1.2.3", "https://10.1.2.3/", true),
+            ("10.1.2.3:80", "https://10.1.2.3/", false),
+            ("10.1.0.0/16", "https://10.1.2.3/", true),
+            ("10.1.0.0/16", "https://10.2.2.3/", false),
+            ("0.0.0.0/0", "https://10.2.2.3/", true),
+            ("fd00::/8", "https://[fd12::1]/", true),
+            ("fd00::/8", "https://[fe80::1]/", false),
+            ("fd12::1", "https://[fd12::1]/", true),
+            ("[fd12::1]:443", "https://[fd12::1]/", true),
+            ("::/0", "https://10.2.2.3/", false),
+            ("a.io,acme.io", "https://acme.io/", true),
+            ("*", "https://acme.io/", true),
+            ("10.1.0.0/99", "https://10.1.2.3/", false),
+            ("", "https://acme.io/", false),
+            ("", "http://localhost:8080/", true),
+            ("", "http://127.0.0.1:8080/", true),
+            ("", "http://[::1]:8080/", true),
+        ] {
+            let found = proxied(&proxies(&[rule]), target).is_none();
+            assert_eq!(found, direct, "{rule} {target}");
+        }
+    }
+
+    #[test]
+    fn credentials_are_used_and_not_shown() {
+        let given = ProxyServer::parse("http://us%40er:s%2Fcret@p.acme.io:3128").unwrap();
+        let set = ProxyServer::parse("http://p.acme.io:3128").unwrap();
+        let set = set.credentials("us@er".to_owned(), "s/cret".to_owned().into());
+        assert_eq!(given, set);
+        let proxies = Proxies::new(Some(given), None, []);
+        let used = proxied(&proxies, "http://acme.io").unwrap();
+        assert_eq!(used, "http://us%40er:s%2Fcret@p.acme.io:3128/");
+        let shown = format!("{proxies:?}");
+        assert!(shown.contains("p.acme.io:3128"), "{shown}");
+        assert!(!shown.contains("cret") && !shown.contains("us@"), "{shown}");
+    }
+
+    #[test]
+    fn a_bad_url_is_refused_without_its_credentials() {
+        for url in [
+            "socks5://u:s3cret@p:1",
+            "http://u:s3cret@",
+            "http://u:s3cret@p:port",
+        ] {
+            let error = ProxyServer::parse(url).err().unwrap().to_string();
+            assert!(!error.contains("s3cret"), "{error}");
+            assert!(error.contains("[redacted]@"), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_environment_is_read_in_either_case() {
+        let environment = |name: &str| {
+            let value = match name {
+                "https_proxy" => "tls.proxy:3129",
+                "HTTP_PROXY" => "http://plain.proxy:3128",
+                "no_proxy" => "acme.io,10.0.0.0/8",
+                _ => return None,
+            };
+            Some(value.to_owned())
+        };
+        let found = Proxies::from_environment(environment).unwrap();
+        assert_eq!(found, proxies(&["acme.io", "10.0.0.0/8"]));
+        assert!(Proxies::from_environment(|_| None).unwrap().is_empty());
     }
 }

@@ -212,7 +212,7 @@ impl JobDetails {
 }
 
 impl Statistics {
-    pub(super) fn read(value: &Value) -> Option<Self> {
+    pub(crate) fn read(value: &Value) -> Option<Self> {
         let fields = value.as_object()?;
         Some(Self {
             available_jobs: number(fields, "totalAvailableJobs"),

@@ -93,21 +93,23 @@ impl<M: Machine> Inbox<M> {
         if waiting.is_empty()
             && let Some(address) = inner.address.get()
         {
+            // counted first: the actor may handle it before this thread goes on
+            inner.in_mailbox.fetch_add(1, Ordering::AcqRel);
+            inner.depth.inc();
             match address.try_send(Mail(timed)) {
-                Ok(()) => {
-                    inner.in_mailbox.fetch_add(1, Ordering::Relaxed);
-                    inner.depth.inc();
-                    return;
+                Ok(()) => return,
+                Err(SendError::Closed(_)) => return self.left_mailbox(),
+                Err(SendError::Full(Mail(back))) => {
+                    self.left_mailbox();
+                    timed = back;
                 }
-                Err(SendError::Closed(_)) => return,
-                Err(SendError::Full(Mail(back))) => timed = back,
             }
         }
         inner.overflows.inc();
         self.coalesce(&mut waiting, timed);
         if let Some(address) = inner.address.get() {
-            // should even this not fit, the messages before it are still to be handled, and
-            // after each of them the actor looks here
+            // should even this not fit, there are messages still to be handled, and after the
+            // last of them the actor looks here
             let _fits = address.try_send(Drain);
         }
     }
@@ -140,8 +142,13 @@ impl<M: Machine> Inbox<M> {
 
     /// Notes that a message left the mailbox.
     pub(super) fn left_mailbox(&self) {
-        self.0.in_mailbox.fetch_sub(1, Ordering::Relaxed);
+        self.0.in_mailbox.fetch_sub(1, Ordering::AcqRel);
         self.0.depth.dec();
+    }
+
+    /// Whether the mailbox is empty, so that the turn is at what waits beside it.
+    pub(super) fn mailbox_is_empty(&self) -> bool {
+        self.0.in_mailbox.load(Ordering::Acquire) <= 0
     }
 
     /// Takes what waits beside the mailbox, oldest first.
@@ -162,7 +169,7 @@ impl<M: Machine> Inbox<M> {
     pub(super) fn close(&self) {
         self.0
             .depth
-            .sub(self.0.in_mailbox.swap(0, Ordering::Relaxed));
+            .sub(self.0.in_mailbox.swap(0, Ordering::AcqRel));
         drop(self.take_waiting());
     }
 

@@ -315,7 +315,11 @@ impl<M: Machine> Shell<M> {
         self.handle(Input::Tick, ctx);
     }
 
+    /// Handles what waits beside the mailbox, when all that was sent before it is handled.
     fn drain(&mut self, ctx: &mut Context<Self>) {
+        if !self.inbox.mailbox_is_empty() {
+            return;
+        }
         for timed in self.inbox.take_waiting() {
             self.receive(timed, ctx);
         }

@@ -13,9 +13,12 @@ mod credentials;
 mod ephemeral_runner;
 mod ephemeral_runner_set;
 mod listener_config;
+mod located;
+mod manifest;
 mod names;
 mod schema;
 mod schema_facts;
+mod structure;
 mod validation;
 
 pub use autoscaling_listener::{
@@ -40,4 +43,6 @@ pub use ephemeral_runner_set::{
     EphemeralRunnerSet, EphemeralRunnerSetPhase, EphemeralRunnerSetSpec, EphemeralRunnerSetStatus,
 };
 pub use listener_config::ListenerConfig;
+pub use manifest::{ManifestError, ManifestObject, ManifestProblem, read_manifests};
+pub use structure::structure_problems;
 pub use validation::{FieldProblem, MAX_SCALE_SET_NAME, ValidationErrors};

@@ -7,6 +7,8 @@
 //! type, `const`, defaults from serde) is dropped on the way. Ours stay as lax as ARC's: no
 //! enums, nothing required that ARC does not require.
 
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
@@ -38,10 +40,25 @@ pub(super) fn structural<T: JsonSchema>(kind_description: &str) -> Value {
     Value::Object(schema)
 }
 
+/// The schema of any object's metadata, whole.
+pub(super) fn metadata() -> JSONSchemaProps {
+    let (root, definitions) = derived::<ObjectMeta>();
+    let expansion = Expansion {
+        definitions: &definitions,
+    };
+    // the shape does not depend on input, and the tests build it
+    serde_json::from_value(Value::Object(
+        expansion.expand(&root, Descriptions::Dropped),
+    ))
+    .expect("a structural schema has the form of JSONSchemaProps")
+}
+
 /// What schemars knows: the root and the definitions that it refers to.
 fn derived<T: JsonSchema>() -> (Map<String, Value>, Definitions) {
     let mut settings = SchemaSettings::openapi3();
     settings.meta_schema = None;
+    // they would rewrite the root and not the definitions
+    settings.transforms.clear();
     let mut root = SchemaGenerator::from(settings).into_root_schema_for::<T>();
     let definitions = root
         .remove("components")

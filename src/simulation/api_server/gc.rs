@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use super::handlers_delete::{DeleteOptions, FOREGROUND, ORPHAN, Propagation};
 use super::kinds::ResourceType;
 use super::store::{Change, ChangeKind, ObjectId, Store};
-use super::{Inner, State, object};
+use super::{Inner, State, object, quota};
 use crate::clock::Timestamp;
 
 /// The finalizer of a definition whose objects still exist.
@@ -50,12 +50,38 @@ impl Garbage {
                 self.push(id.clone());
             }
         }
-        if object::is_deleting(object) || change.kind == ChangeKind::Deleted {
+        let waits =
+            |object: &Value| object::is_deleting(object) && has_finalizer(object, FOREGROUND);
+        let waited = change.previous.as_deref().is_some_and(waits);
+        if change.kind == ChangeKind::Deleted || (waits(object) && !waited) {
             for dependent in store.dependents(object::uid(object)) {
                 self.push(dependent.clone());
             }
         }
         self.notice_waiting_owners(store, id, change);
+        self.notice_quotas(store, id, change);
+    }
+
+    /// Quotas of the namespace count again when objects come, go or end.
+    fn notice_quotas(&mut self, store: &Store, id: &ObjectId, change: &Change) {
+        let of_quota = *id.shelf == *quota::shelf();
+        if of_quota && change.kind != ChangeKind::Deleted {
+            self.push(id.clone());
+        }
+        let phase = |object: &Value| object["status"]["phase"].clone();
+        let counts = change.kind != ChangeKind::Modified
+            || (&*id.shelf == "pods"
+                && change.previous.as_deref().map(phase) != Some(phase(&change.object)));
+        if !counts || id.namespace.is_empty() || !quota::is_counted(&id.shelf) {
+            return;
+        }
+        for quota in store.list(&quota::shelf(), Some(&id.namespace)) {
+            self.push(ObjectId {
+                shelf: quota::shelf().into(),
+                namespace: id.namespace.clone(),
+                name: object::name(quota).to_owned(),
+            });
+        }
     }
 
     /// Whoever waits for this object to go, or to stop holding it up, is looked at again.
@@ -65,16 +91,19 @@ impl Garbage {
             let uid = owner["uid"].as_str().unwrap_or_default();
             self.push_if_deleting(store, store.find_uid(uid).cloned());
         }
-        if change.kind == ChangeKind::Deleted {
-            let cluster_scoped = |shelf: &str, name: &str| ObjectId {
-                shelf: shelf.into(),
-                namespace: String::new(),
-                name: name.to_owned(),
-            };
-            if !id.namespace.is_empty() {
-                let namespace = cluster_scoped("namespaces", &id.namespace);
-                self.push_if_deleting(store, Some(namespace));
-            }
+        if change.kind != ChangeKind::Deleted {
+            return;
+        }
+        let cluster_scoped = |shelf: &str, name: &str| ObjectId {
+            shelf: shelf.into(),
+            namespace: String::new(),
+            name: name.to_owned(),
+        };
+        if !id.namespace.is_empty() && store.is_empty_namespace(&id.namespace) {
+            let namespace = cluster_scoped("namespaces", &id.namespace);
+            self.push_if_deleting(store, Some(namespace));
+        }
+        if store.list(&id.shelf, None).next().is_none() {
             let definition = cluster_scoped(DEFINITIONS, &id.shelf);
             self.push_if_deleting(store, Some(definition));
         }
@@ -143,6 +172,15 @@ impl State {
             }
             if has_finalizer(object, FOREGROUND) && !self.is_blocked(object) {
                 return self.release(resource, object, FOREGROUND);
+            }
+        }
+        if resource.is("", "resourcequotas") {
+            let status = quota::status(&self.store, object);
+            if object["status"] != status {
+                let mut counted = Value::clone(object);
+                counted["status"] = status;
+                self.store_update(resource, counted);
+                return;
             }
         }
         self.judge_owners(resource, object, now);

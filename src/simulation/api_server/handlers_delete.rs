@@ -17,6 +17,9 @@ pub(super) const FOREGROUND: &str = "foregroundDeletion";
 /// The finalizer of an object that lets its dependents go before it ends.
 pub(super) const ORPHAN: &str = "orphan";
 
+/// Namespaces without which no cluster works.
+const PROTECTED: [&str; 3] = ["default", "kube-public", "kube-system"];
+
 /// What becomes of the objects that the deleted one owns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Propagation {
@@ -51,6 +54,11 @@ impl State {
         let resource = Arc::clone(call.resource());
         let options = DeleteOptions::read(call)?;
         let existing = self.existing(call)?;
+        if resource.is("", "namespaces") && PROTECTED.contains(&call.target.name()) {
+            let why = "this namespace may not be deleted";
+            let name = call.target.name();
+            return Err(ApiError::forbidden(resource.resource(), name, why));
+        }
         let deletion = self.delete_object(&resource, &existing, &options, call.now)?;
         if deletion.gone && !resource.returns_deleted() {
             return Ok(Reply::Document(200, success(&resource, &existing)));
@@ -268,7 +276,13 @@ impl DeleteOptions {
             ("Orphan", _) => Some(Propagation::Orphan),
             (other, _) => return Err(unknown_policy(other)),
         };
-        let grace_seconds = match body["gracePeriodSeconds"].as_i64() {
+        let given = &body["gracePeriodSeconds"];
+        if !(given.is_null() || given.is_i64()) {
+            return Err(ApiError::bad_request(format!(
+                "DeleteOptions.gracePeriodSeconds: {given} is no whole number"
+            )));
+        }
+        let grace_seconds = match given.as_i64() {
             None => match query.get("gracePeriodSeconds") {
                 "" => None,
                 text => Some(text.parse().map_err(|_| {

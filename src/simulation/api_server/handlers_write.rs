@@ -7,6 +7,7 @@ use rand::rngs::StdRng;
 use serde_json::{Map, Value, json};
 
 use super::handlers::{Call, Reply, render, to_stored};
+use super::http::Verb;
 use super::kinds::ResourceType;
 use super::patch::{json as json_patch, merge};
 use super::seams::{self, Decoded, FieldValidation, Writer};
@@ -16,7 +17,10 @@ use super::{State, defaults, http as wire, object, quota, validation};
 use crate::clock::Timestamp;
 
 /// The letters of generated names, which spell no words.
-const NAME_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+pub(super) const NAME_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+
+/// How often a name is generated until one is free, as on the real server.
+const NAME_ATTEMPTS: usize = 8;
 
 /// Longest name, and longest stem of a generated one.
 const LONGEST_NAME: usize = 63;
@@ -51,12 +55,10 @@ impl State {
         if resource.drops_status_on_create() {
             object.as_object_mut().map(|fields| fields.remove("status"));
         }
-        self.name(&mut object);
+        self.name(&resource, &mut object);
         self.stamp_new(&resource, &mut object, call.now);
-        for admission in &self.admission {
-            admission.admit(&resource, &mut object);
-        }
-        defaults::fill_in(&resource, &mut object, &mut self.rng);
+        self.admit(&resource, &mut object)?;
+        defaults::fill_in(&resource, &mut object);
         let mut faults = validation::on_create(&resource, &object);
         faults.extend(seams::validate(&resource, &object, None));
         refuse(&resource, object::name(&object), &faults)?;
@@ -74,6 +76,9 @@ impl State {
             true => Arc::new(object),
             false => self.write(&resource, object),
         };
+        if resource.is("", "namespaces") && !dry_run {
+            self.open_namespace(object::name(&object), call.now);
+        }
         Ok(Reply::Object {
             code: 201,
             object: render(&resource, &object),
@@ -157,7 +162,8 @@ impl State {
             );
             refuse(&resource, call.target.name(), &[fault])?;
         }
-        let decoded = seams::decode(&resource, patched, call.field_validation()?)?;
+        let decoded =
+            seams::decode_patched(&resource, patched, call.body, call.field_validation()?)?;
         self.replace(call, &existing, decoded, Some(call.writer()))
     }
 
@@ -196,6 +202,15 @@ impl State {
                 self.replace(call, &existing, decoded, None)
             }
             Err(error) if call.target.subresource.is_some() => Err(error),
+            Err(_) if !object::uid(&applied).is_empty() => {
+                let why = format!(
+                    "uid mismatch: the provided object specified uid {}, and no existing object \
+                     was found",
+                    object::uid(&applied)
+                );
+                let name = call.target.name();
+                Err(ApiError::conflict(resource.resource(), name, &why))
+            }
             Err(_) => {
                 let created = seams::apply(&resource, None, &applied, writer, force)?;
                 self.create_object(call, created, rules, call.is_dry_run()?, false)
@@ -217,10 +232,10 @@ impl State {
             object: mut new,
             warnings,
         } = decoded;
-        check_preconditions(&resource, &old, &new)?;
+        check_preconditions(&resource, call.verb, &old, &new)?;
         keep_system_fields(&resource, &old, &mut new)?;
         restrict_to_subresource(&resource, call.target.subresource(), &old, &mut new);
-        defaults::fill_in_update(&resource, &old, &mut new);
+        defaults::fill_in_update(&resource, &mut new);
         let mut faults = validation::on_update(&resource, &old, &new, call.target.subresource());
         faults.extend(seams::validate(&resource, &new, Some(&old)));
         refuse(&resource, call.target.name(), &faults)?;
@@ -277,9 +292,23 @@ impl State {
             "metadata": { "name": name },
         });
         self.stamp_new(&resource, &mut namespace, now);
-        defaults::fill_in(&resource, &mut namespace, &mut self.rng);
+        defaults::fill_in(&resource, &mut namespace);
         self.write(&resource, namespace);
+        self.open_namespace(name, now);
         self.settle(now);
+    }
+
+    /// Gives a new namespace the service account that its pods have by default.
+    fn open_namespace(&mut self, name: &str, now: Timestamp) {
+        let resource = self.registry.get("", "v1", "serviceaccounts").cloned();
+        let Some(resource) = resource else { return };
+        let mut account = json!({
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": { "name": "default", "namespace": name },
+        });
+        self.stamp_new(&resource, &mut account, now);
+        self.write(&resource, account);
     }
 
     /// Creates or replaces a CustomResourceDefinition.
@@ -291,7 +320,7 @@ impl State {
             .ok_or_else(ApiError::no_such_path)?;
         let name = object::name(&crd).to_owned();
         self.stamp_new(&resource, &mut crd, now);
-        defaults::fill_in(&resource, &mut crd, &mut self.rng);
+        defaults::fill_in(&resource, &mut crd);
         refuse(&resource, &name, &validation::on_create(&resource, &crd))?;
         if let Some(existing) = self.store.get(&resource.shelf, "", &name) {
             crd["metadata"]["uid"] = existing["metadata"]["uid"].clone();
@@ -324,12 +353,45 @@ impl State {
         Ok(())
     }
 
+    /// Does what admission plug-ins do to a new object.
+    fn admit(&mut self, resource: &ResourceType, object: &mut Value) -> Result<(), ApiError> {
+        if resource.is("", "pods") {
+            let name = match object["spec"]["serviceAccountName"].as_str() {
+                Some(name) if !name.is_empty() => name.to_owned(),
+                _ => "default".to_owned(),
+            };
+            let namespace = object::namespace(object);
+            let account = self.store.get("serviceaccounts", namespace, &name).cloned();
+            let Some(account) = account else {
+                let why = format!(
+                    "error looking up service account {namespace}/{name}: serviceaccount \
+                     {name:?} not found"
+                );
+                let pod = object::name(object);
+                return Err(ApiError::forbidden(resource.resource(), pod, &why));
+            };
+            defaults::give_service_account(object, Some(&account), &mut self.rng);
+        }
+        for admission in &self.admission {
+            admission.admit(resource, object);
+        }
+        Ok(())
+    }
+
     /// Generates a name where one is asked for.
-    fn name(&mut self, object: &mut Value) {
+    fn name(&mut self, resource: &ResourceType, object: &mut Value) {
         let stem = object::meta(object, "generateName").to_owned();
-        if object::name(object).is_empty() && !stem.is_empty() {
+        if !object::name(object).is_empty() || stem.is_empty() {
+            return;
+        }
+        let namespace = object::namespace(object).to_owned();
+        for _ in 0..NAME_ATTEMPTS {
             let name = generated_name(&stem, &mut self.rng);
+            let taken = self.store.get(&resource.shelf, &namespace, &name).is_some();
             object::meta_mut(object).insert("name".into(), name.into());
+            if !taken {
+                return;
+            }
         }
     }
 
@@ -383,11 +445,19 @@ fn with_identity(
         )));
     };
     let expected = [
-        ("apiVersion", resource.api_version()),
         ("kind", resource.kind.clone()),
+        ("apiVersion", resource.api_version()),
     ];
     for (field, expected) in expected {
         match fields.get(field).and_then(Value::as_str) {
+            // the real server takes built-in kinds without them
+            None | Some("") if resource.is_custom() => {
+                let what = if field == "kind" { "Kind" } else { field };
+                return Err(ApiError::bad_request(format!(
+                    "{} in version {:?} cannot be handled as a {}: Object '{what}' is missing",
+                    resource.kind, resource.version, resource.kind
+                )));
+            }
             None | Some("") => {
                 fields.insert(field.to_owned(), expected.into());
             }
@@ -430,10 +500,21 @@ fn with_identity(
     Ok(body)
 }
 
-fn check_preconditions(resource: &ResourceType, old: &Value, new: &Value) -> Result<(), ApiError> {
+/// What a write says of the object it is meant for must be so. A wrong uid is a conflict in
+/// a whole object and an immutable field in a patch.
+fn check_preconditions(
+    resource: &ResourceType,
+    verb: Verb,
+    old: &Value,
+    new: &Value,
+) -> Result<(), ApiError> {
     let name = object::name(old);
     let (given, actual) = (object::uid(new), object::uid(old));
     if !given.is_empty() && given != actual {
+        if verb == Verb::Patch {
+            let fault = FieldError::invalid("metadata.uid", given, "field is immutable");
+            return Err(invalid(resource, name, &[fault]));
+        }
         let why = format!(
             "Precondition failed: UID in precondition: {given}, UID in object meta: {actual}"
         );
@@ -510,14 +591,11 @@ fn restrict_to_subresource(
 
 fn has_new_generation(resource: &ResourceType, old: &Value, new: &Value) -> bool {
     let counts = |name: &str| name != "metadata" && !(name == "status" && resource.has_status());
-    let part = |object: &Value| -> Map<String, Value> {
-        let fields = object.as_object().into_iter().flatten();
-        let counted = fields.filter(|(name, _)| counts(name));
-        counted
-            .map(|(name, value)| (name.clone(), value.clone()))
-            .collect()
+    let has_all_of = |one: &Value, other: &Value| {
+        let mut fields = one.as_object().into_iter().flatten();
+        fields.all(|(name, value)| !counts(name) || other.get(name) == Some(value))
     };
-    part(old) != part(new)
+    !(has_all_of(old, new) && has_all_of(new, old))
 }
 
 fn generated_name(stem: &str, rng: &mut StdRng) -> String {

@@ -11,6 +11,7 @@ use http_body_util::{BodyExt, Full};
 use serde_json::Value;
 
 use super::kinds::{Registry, ResourceType};
+use super::protobuf::{self, ProtobufError};
 use super::status::ApiError;
 
 /// The error of a response body: the connection broke.
@@ -321,7 +322,7 @@ pub fn content_type(headers: &HeaderMap) -> &str {
     text.split(';').next().unwrap_or(JSON).trim()
 }
 
-/// Reads a body as JSON, or as YAML where its media type says so.
+/// Reads a body as JSON, or as YAML or protobuf where its media type says so.
 ///
 /// # Errors
 /// 400 when it is malformed, 415 for another media type.
@@ -329,6 +330,12 @@ pub fn read_body(headers: &HeaderMap, body: &[u8]) -> Result<Value, ApiError> {
     match content_type(headers) {
         JSON => parse_json(body),
         YAML => parse_yaml(body),
+        protobuf::MEDIA_TYPE => protobuf::decode(body).map_err(|error| match error {
+            ProtobufError::Malformed(_) => ApiError::bad_request(error.to_string()),
+            ProtobufError::UnknownKind(..) => {
+                ApiError::new(415, "UnsupportedMediaType", error.to_string())
+            }
+        }),
         _ => Err(ApiError::unsupported_media_type(&[JSON, YAML])),
     }
 }

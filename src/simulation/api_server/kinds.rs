@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::object;
+use super::schema::Schema;
 use super::status::Resource;
 
 /// One resource in one version, and what is special about it.
@@ -32,6 +33,8 @@ pub struct ResourceType {
     pub shelf: Arc<str>,
     /// Whether it only answers a POST and keeps nothing.
     pub is_virtual: bool,
+    /// What its objects may hold.
+    pub schema: Schema,
 }
 
 impl ResourceType {
@@ -111,18 +114,11 @@ impl ResourceType {
             )
     }
 
-    /// Whether `status` may be set on creation, since there is no subresource for it.
+    /// Whether `status` cannot be set on creation, since there is a subresource for it. A
+    /// node comes with its status.
     #[must_use]
     pub fn drops_status_on_create(&self) -> bool {
-        self.has_status()
-    }
-
-    /// The schema of its version, for a custom resource.
-    #[must_use]
-    pub fn schema(&self) -> Option<&Value> {
-        let versions = object::list(&self.crd.as_deref()?["spec"]["versions"]);
-        let version = versions.iter().find(|v| v["name"] == *self.version)?;
-        version["schema"].get("openAPIV3Schema")
+        self.has_status() && !self.is("", "nodes")
     }
 }
 
@@ -235,6 +231,8 @@ fn from_crd(crd: &Arc<Value>, version: &Value) -> ResourceType {
         crd: Some(Arc::clone(crd)),
         shelf: object::name(crd).into(),
         is_virtual: false,
+        schema: Schema::of_crd(crd, version["name"].as_str().unwrap_or_default())
+            .unwrap_or_else(Schema::anything),
     }
 }
 
@@ -304,6 +302,10 @@ impl Row {
     }
 
     fn resource_type(&self) -> ResourceType {
+        let api_version = match self.group {
+            "" => self.version.to_owned(),
+            group => format!("{group}/{}", self.version),
+        };
         let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
         ResourceType {
             group: self.group.into(),
@@ -322,6 +324,7 @@ impl Row {
                 None => shelf_name(self.group, self.plural).into(),
             },
             is_virtual: self.is_virtual,
+            schema: Schema::builtin(&api_version, self.kind).unwrap_or_else(Schema::anything),
         }
     }
 }

@@ -13,6 +13,7 @@
 
 pub mod admission;
 mod defaults;
+pub mod discovery;
 mod events;
 pub mod faults;
 mod gc;
@@ -24,15 +25,19 @@ mod handlers_write;
 pub mod http;
 pub mod kinds;
 pub mod object;
+pub mod openapi;
 pub mod patch;
+pub mod protobuf;
 mod quota;
 mod rbac;
 pub mod record;
+pub mod schema;
 pub mod seams;
 mod selectors;
 mod serve;
 pub mod status;
 mod store;
+pub mod table;
 mod validation;
 mod watch;
 
@@ -90,6 +95,20 @@ pub struct Identity {
 }
 
 impl Identity {
+    /// Someone with the groups given, and those that a real server adds.
+    #[must_use]
+    pub fn new(user: &str, groups: &[&str]) -> Self {
+        let mut groups: Vec<String> = groups.iter().map(|&group| group.to_owned()).collect();
+        groups.push("system:authenticated".into());
+        if let Some(account) = user.strip_prefix("system:serviceaccount:") {
+            let namespace = account.split(':').next().unwrap_or_default();
+            groups.push("system:serviceaccounts".into());
+            groups.push(format!("system:serviceaccounts:{namespace}"));
+        }
+        let user = user.to_owned();
+        Self { user, groups }
+    }
+
     /// Whoever may do everything.
     #[must_use]
     pub fn admin() -> Self {

@@ -8,7 +8,8 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use http::{HeaderMap, Request, Response};
+use http::header::USER_AGENT;
+use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body_util::{BodyExt, Limited};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -32,10 +33,7 @@ impl ApiServer {
     /// A client for whom the roles in the store decide.
     #[must_use]
     pub fn client_as(&self, user: &str, groups: &[&str]) -> kube::Client {
-        self.client_of(Identity {
-            user: user.to_owned(),
-            groups: groups.iter().map(|&group| group.to_owned()).collect(),
-        })
+        self.client_of(Identity::new(user, groups))
     }
 
     fn client_of(&self, identity: Identity) -> kube::Client {
@@ -78,7 +76,13 @@ impl tower::Service<Request<kube::client::Body>> for InProcess {
     fn call(&mut self, request: Request<kube::client::Body>) -> Self::Future {
         let this = self.clone();
         Box::pin(async move {
-            let (parts, body) = request.into_parts();
+            let (mut parts, body) = request.into_parts();
+            if !parts.headers.contains_key(USER_AGENT)
+                && let Ok(name) = HeaderValue::from_str(&this.identity.user)
+            {
+                // requests are counted by the name a client gives itself
+                parts.headers.insert(USER_AGENT, name);
+            }
             let body = body.collect_bytes().await?;
             let request = Request::from_parts(parts, body);
             Ok(this.server.answer(request, &this.identity).await?)
@@ -123,11 +127,8 @@ async fn receive(
 }
 
 fn impersonated(headers: &HeaderMap) -> Option<Identity> {
-    let text = |value: &http::HeaderValue| value.to_str().ok().map(str::to_owned);
-    let user = text(headers.get("impersonate-user")?)?;
+    let user = headers.get("impersonate-user")?.to_str().ok()?;
     let groups = headers.get_all("impersonate-group").iter();
-    Some(Identity {
-        user,
-        groups: groups.filter_map(text).collect(),
-    })
+    let groups: Vec<&str> = groups.filter_map(|value| value.to_str().ok()).collect();
+    Some(Identity::new(user, &groups))
 }

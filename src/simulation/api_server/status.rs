@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 pub struct ApiError {
     /// HTTP status code.
     pub code: u16,
-    /// Machine-readable reason, such as `NotFound`.
+    /// Machine-readable reason, such as `NotFound`; empty where the real server gives none.
     pub reason: &'static str,
     /// Human-readable text.
     pub message: String,
@@ -215,9 +215,11 @@ impl ApiError {
             "metadata": {},
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason,
             "code": self.code,
         });
+        if !self.reason.is_empty() {
+            status["reason"] = self.reason.into();
+        }
         if !self.details.is_null() {
             status["details"] = self.details.clone();
         }
@@ -246,6 +248,7 @@ pub enum Fault {
     NotSupported(Value),
     NotFound(Value),
     TooLong,
+    TooMany(u64),
     TypeInvalid(Value),
 }
 
@@ -311,6 +314,7 @@ impl FieldError {
             Fault::Required => "Required value".to_owned(),
             Fault::Forbidden => "Forbidden".to_owned(),
             Fault::TooLong => "Too long".to_owned(),
+            Fault::TooMany(count) => format!("Too many: {count}"),
             Fault::Invalid(value) | Fault::TypeInvalid(value) => format!("Invalid value: {value}"),
             Fault::Duplicate(value) => format!("Duplicate value: {value}"),
             Fault::NotSupported(value) => format!("Unsupported value: {value}"),
@@ -332,6 +336,7 @@ impl FieldError {
             Fault::NotSupported(_) => "FieldValueNotSupported",
             Fault::NotFound(_) => "FieldValueNotFound",
             Fault::TooLong => "FieldValueTooLong",
+            Fault::TooMany(_) => "FieldValueTooMany",
             Fault::TypeInvalid(_) => "FieldValueTypeInvalid",
         };
         json!({ "reason": reason, "message": self.body(), "field": self.field })

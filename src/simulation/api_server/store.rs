@@ -261,6 +261,13 @@ impl Store {
         found
     }
 
+    /// Whether nothing is in a namespace.
+    #[must_use]
+    pub fn is_empty_namespace(&self, namespace: &str) -> bool {
+        let mut shelves = self.shelves.keys();
+        shelves.all(|shelf| self.list(shelf, Some(namespace)).next().is_none())
+    }
+
     /// The oldest change that has not been taken from here before, with its place.
     pub fn take_unseen(&mut self) -> Option<(ObjectId, Change)> {
         self.unseen.pop_front()

@@ -17,7 +17,7 @@ use super::faults::{EventFate, EventInfo};
 use super::handlers::{Call, render};
 use super::handlers_read::selector;
 use super::http::{Body, BodyError, Format, Query, Shape};
-use super::kinds::{ResourceType, shelf_name};
+use super::kinds::ResourceType;
 use super::selectors::Selector;
 use super::status::{ApiError, FieldError};
 use super::store::{Change, ChangeKind, Compacted, Store};
@@ -232,7 +232,7 @@ impl Watcher {
     fn push(&mut self, kind: &str, stored: &Value) {
         let resource = Arc::clone(&self.resource);
         let fate = self.inner.interceptor.event(&EventInfo {
-            resource: &shelf_name(&resource.group, &resource.plural),
+            resource: &resource.shelf,
             namespace: object::namespace(stored),
             name: object::name(stored),
             kind,
@@ -303,7 +303,5 @@ impl Watcher {
 }
 
 fn line(kind: &str, object: &Value) -> Bytes {
-    let mut text = json!({ "type": kind, "object": object }).to_string();
-    text.push('\n');
-    text.into()
+    format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n").into()
 }

@@ -1,0 +1,309 @@
+//! The way out: giving up the registration, and clearing up pod, Secret and what hooks made.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{Pod, Secret};
+use serde_json::{Value, json};
+
+use super::linked::Of;
+use super::machine::{Asked, Own, RunnerMachine, Tag};
+use super::pod_state::{End, PodState, judge};
+use super::registration::{Call, Standing};
+use super::status::{Change, StatusWrite};
+use super::turn::Turn;
+use super::view;
+use crate::api::constants::finalizers;
+use crate::api::{EphemeralRunner, EphemeralRunnerPhase};
+use crate::clock::after;
+use crate::messages::{EventSeverity, Kind, KubeRequest};
+use crate::resources;
+
+/// How long, in seconds, the service may say that a job is running on a runner whose pod is gone.
+const GHOST_JOB_PATIENCE: i64 = 600;
+
+impl RunnerMachine {
+    /// The set wants the runner gone if the service agrees.
+    pub(super) fn release(&mut self, er: &Arc<EphemeralRunner>, turn: &mut Turn<Self>) {
+        if view::has_job(er) {
+            return self.refuse();
+        }
+        // a write under way may bring a job to light, or the id on record
+        if self.runner.is_in_flight() {
+            return;
+        }
+        if self.seek_id(er, turn) {
+            if self.id_is_unrecorded(er) {
+                let write = StatusWrite {
+                    phase: None,
+                    ready: None,
+                    reason: Change::Keep,
+                    failures: None,
+                };
+                self.write_status(er, write, turn);
+            } else {
+                self.ask_removal(er, turn);
+            }
+        } else if self.is_unregistered() {
+            self.delete_runner(er, turn);
+        }
+    }
+
+    /// A runner that is done: pod and Secret go, it stays to be counted.
+    pub(super) fn retire(&mut self, er: &EphemeralRunner, turn: &mut Turn<Self>) {
+        if self.asked == Asked::Release {
+            self.asked = Asked::Nothing;
+        }
+        match self.own_pod(er) {
+            Own::Unknown => self.read_pod(turn),
+            Own::Ours(pod) => {
+                let state = judge(&pod, turn.now);
+                self.remove_pod(&pod, &state, turn);
+            }
+            Own::Absent | Own::Foreign => {}
+        }
+        match self.own_secret(er) {
+            Own::Unknown => self.read_secret(turn),
+            Own::Ours(secret) => self.remove_secret(&secret, turn),
+            Own::Absent | Own::Foreign => {}
+        }
+    }
+
+    /// A runner that is being deleted.
+    pub(super) fn dissolve(&mut self, er: &Arc<EphemeralRunner>, turn: &mut Turn<Self>) {
+        let pod = match self.own_pod(er) {
+            Own::Unknown => return self.read_pod(turn),
+            Own::Ours(pod) => {
+                let state = judge(&pod, turn.now);
+                Some((pod, state))
+            }
+            Own::Absent | Own::Foreign => None,
+        };
+        let ended_well = pod
+            .as_ref()
+            .is_some_and(|(_, state)| state.end == Some(End::Succeeded))
+            || view::phase(er) == Some(EphemeralRunnerPhase::Succeeded);
+        if ended_well && !self.registration.is_calling() {
+            // it has taken its registration back itself
+            self.registration.standing = Standing::Removed;
+        }
+        let alive = pod.as_ref().is_some_and(|(_, state)| state.can_run);
+        let released = self.deregister(er, pod.is_none(), turn);
+        if alive && !released {
+            if let Some((pod, _)) = &pod {
+                self.force_pod(pod, turn);
+            }
+            return;
+        }
+        if let Some((pod, state)) = &pod {
+            self.remove_pod(pod, state, turn);
+        }
+        let secret_gone = match self.own_secret(er) {
+            Own::Unknown => {
+                self.read_secret(turn);
+                false
+            }
+            Own::Ours(secret) => {
+                self.remove_secret(&secret, turn);
+                false
+            }
+            Own::Absent | Own::Foreign => !self.secret.is_in_flight(),
+        };
+        let pod_gone = pod.is_none() && !self.pod.is_in_flight();
+        let linked_gone = pod_gone && self.sweep_linked(er, turn);
+        if pod_gone && secret_gone && linked_gone && released {
+            self.drop_finalizers(er, turn);
+        }
+    }
+
+    // === the registration ===
+
+    /// Drives the removal of the registration. Says whether there is none any more.
+    fn deregister(
+        &mut self,
+        er: &Arc<EphemeralRunner>,
+        pod_gone: bool,
+        turn: &mut Turn<Self>,
+    ) -> bool {
+        if !holds(er, finalizers::EPHEMERAL_RUNNER_REGISTRATION) {
+            return true;
+        }
+        if pod_gone && self.registration.job_runs {
+            let since = *self.pod_gone_since.get_or_insert(turn.now);
+            let end = after(since, GHOST_JOB_PATIENCE);
+            if end <= turn.now {
+                let message = "the service says that a job is running on it, \
+                               but its pod has been gone for 10 minutes";
+                self.give_up_removal(message, turn);
+            }
+            turn.wake_at(end);
+        }
+        if self.seek_id(er, turn) {
+            self.ask_removal(er, turn);
+            return false;
+        }
+        self.is_unregistered()
+    }
+
+    /// Leaves the registration to the service.
+    pub(super) fn give_up_removal(&mut self, why: &str, turn: &mut Turn<Self>) {
+        let Some(er) = self.runner.get().cloned() else {
+            return;
+        };
+        let alive = self
+            .pod
+            .get()
+            .is_some_and(|pod| judge(pod, turn.now).can_run);
+        if alive && view::has_job(&er) {
+            return;
+        }
+        let id = self.registration.id().unwrap_or_default();
+        self.registration.standing = Standing::Removed;
+        let message = format!(
+            "runner {id} is left registered in the Actions service, and its deletion goes on: {why}"
+        );
+        self.event(turn, EventSeverity::Warning, "RegistrationLeft", message);
+    }
+
+    fn is_unregistered(&self) -> bool {
+        !self.registration.is_calling()
+            && matches!(
+                self.registration.standing,
+                Standing::None | Standing::Removed
+            )
+    }
+
+    /// Says whether there is a registration whose id is known; goes and looks where that is
+    /// not certain: in the Secret, then by name.
+    fn seek_id(&mut self, er: &EphemeralRunner, turn: &mut Turn<Self>) -> bool {
+        if self.registration.standing == Standing::Unknown && !self.registration.is_calling() {
+            match self.own_secret(er) {
+                Own::Unknown => self.read_secret(turn),
+                Own::Ours(secret) => match resources::read_jit_secret(&secret) {
+                    Ok(record) => self.registration.learn(Some(record.runner_id)),
+                    Err(_) => self.call(er, Call::Find, turn),
+                },
+                Own::Absent | Own::Foreign => self.call(er, Call::Find, turn),
+            }
+        }
+        self.registration.id().is_some()
+    }
+
+    fn ask_removal(&mut self, er: &EphemeralRunner, turn: &mut Turn<Self>) {
+        if let Some(id) = self.registration.id() {
+            self.call(er, Call::Remove(id), turn);
+        }
+    }
+
+    // === the objects ===
+
+    /// Deletes the pod, without grace when nothing of it runs.
+    pub(super) fn remove_pod(&mut self, pod: &Pod, state: &PodState, turn: &mut Turn<Self>) {
+        if pod.metadata.deletion_timestamp.is_some() {
+            return self.force_pod(pod, turn);
+        }
+        self.delete_pod(pod, state.is_dead.then_some(0), turn);
+    }
+
+    /// Deletes a pod without grace that hangs in deletion, if the settings ask for that.
+    pub(super) fn force_pod(&mut self, pod: &Pod, turn: &mut Turn<Self>) {
+        let (Some(deletion), Some(patience)) = (
+            pod.metadata.deletion_timestamp.as_ref(),
+            self.settings.force_delete_lost_pods_after,
+        ) else {
+            return;
+        };
+        let due = deletion.0.saturating_add(patience).unwrap_or(turn.now);
+        if due > turn.now {
+            return turn.wake_at(due);
+        }
+        if self.delete_pod(pod, Some(0), turn) {
+            let message = "the pod hangs in deletion on a lost node and is removed by force";
+            self.event(
+                turn,
+                EventSeverity::Warning,
+                "PodForceDeleted",
+                message.to_owned(),
+            );
+        }
+    }
+
+    fn delete_pod(&mut self, pod: &Pod, grace: Option<u32>, turn: &mut Turn<Self>) -> bool {
+        if !self.pod.is_free(turn.now) {
+            return false;
+        }
+        self.pod.begin();
+        turn.kube(
+            Tag::DeletePod,
+            KubeRequest::Delete {
+                target: self.reference(Kind::Pod),
+                uid: pod.metadata.uid.clone(),
+                lock: None,
+                grace,
+            },
+        );
+        true
+    }
+
+    pub(super) fn remove_secret(&mut self, secret: &Secret, turn: &mut Turn<Self>) {
+        if secret.metadata.deletion_timestamp.is_some() || !self.secret.is_free(turn.now) {
+            return;
+        }
+        self.secret.begin();
+        turn.kube(
+            Tag::DeleteSecret,
+            KubeRequest::Delete {
+                target: self.reference(Kind::Secret),
+                uid: secret.metadata.uid.clone(),
+                lock: None,
+                grace: None,
+            },
+        );
+    }
+
+    fn sweep_linked(&mut self, er: &EphemeralRunner, turn: &mut Turn<Self>) -> bool {
+        if !resources::has_container_hooks(er) {
+            return true;
+        }
+        let of = Of {
+            namespace: &self.namespace,
+            name: &self.name,
+        };
+        self.linked.sweep(&of, turn)
+    }
+
+    /// Lets the EphemeralRunner go. Finalizers of others stay.
+    fn drop_finalizers(&mut self, er: &EphemeralRunner, turn: &mut Turn<Self>) {
+        let ours = |name: &str| {
+            name == finalizers::EPHEMERAL_RUNNER
+                || name == finalizers::EPHEMERAL_RUNNER_REGISTRATION
+        };
+        let present = er.metadata.finalizers.as_deref().unwrap_or_default();
+        if !present.iter().any(|name| ours(name)) || !self.runner.is_free(turn.now) {
+            return;
+        }
+        let others: Vec<&String> = present.iter().filter(|name| !ours(name)).collect();
+        let value = if others.is_empty() {
+            Value::Null
+        } else {
+            json!(others)
+        };
+        self.runner.begin();
+        turn.kube(
+            Tag::DropFinalizers,
+            KubeRequest::Patch {
+                target: self.reference(Kind::EphemeralRunner),
+                body: json!({ "metadata": { "finalizers": value } }),
+                status: false,
+                lock: er.metadata.resource_version.clone(),
+            },
+        );
+    }
+}
+
+fn holds(er: &EphemeralRunner, finalizer: &str) -> bool {
+    er.metadata
+        .finalizers
+        .iter()
+        .flatten()
+        .any(|name| name == finalizer)
+}

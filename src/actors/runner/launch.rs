@@ -1,0 +1,353 @@
+//! A runner that is neither done nor being deleted: on its way to a pod, and while it has one.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::json;
+
+use super::machine::{Asked, Own, RunnerMachine, Tag};
+use super::pod_state::{End, PodState, Reason, judge};
+use super::registration::Standing;
+use super::status::{Change, StatusWrite};
+use super::turn::Turn;
+use super::view;
+use crate::actors::tracked::Tracked;
+use crate::api::constants::finalizers;
+use crate::api::{EphemeralRunner, EphemeralRunnerPhase};
+use crate::clock::{Timestamp, after};
+use crate::messages::{Kind, KubeRequest, Object};
+use crate::resources;
+
+/// How long to wait, in seconds, before the next pod, by the number of pods that have failed.
+const POD_DELAYS: [i64; 6] = [0, 5, 10, 20, 40, 80];
+/// So many pods may fail within a day; one more, and the runner has failed.
+const MAX_FAILURES: usize = 5;
+/// For how many seconds a failure counts.
+const DAY: i64 = 86_400;
+/// How long, in seconds, a quota may keep a runner from getting its pod.
+const QUOTA_PATIENCE: i64 = 600;
+/// How long, in seconds, a runner whose job is recorded as ended may take to end by itself.
+const JOB_END_GRACE: i64 = 30;
+
+impl RunnerMachine {
+    /// Does the first thing that is missing.
+    pub(super) fn run(&mut self, er: &Arc<EphemeralRunner>, turn: &mut Turn<Self>) {
+        if !has_finalizers(er) {
+            return self.add_finalizers(er, turn);
+        }
+        if self.asked == Asked::Release {
+            self.release(er, turn);
+        }
+        match self.own_pod(er) {
+            Own::Unknown => self.read_pod(turn),
+            Own::Foreign => self.fail(er, &name_taken("Pod"), turn),
+            Own::Ours(pod) => self.follow(er, &pod, turn),
+            Own::Absent if self.asked == Asked::Release => {}
+            Own::Absent => self.launch(er, turn),
+        }
+    }
+
+    /// Objects that others made lack them; ours have them from the start.
+    fn add_finalizers(&mut self, er: &EphemeralRunner, turn: &mut Turn<Self>) {
+        if !self.runner.is_free(turn.now) {
+            return;
+        }
+        self.runner.begin();
+        let mut wanted: Vec<String> = er.metadata.finalizers.clone().unwrap_or_default();
+        for ours in OURS {
+            if !wanted.iter().any(|present| present == ours) {
+                wanted.push((*ours).to_owned());
+            }
+        }
+        turn.kube(
+            Tag::AddFinalizers,
+            KubeRequest::Patch {
+                target: self.reference(Kind::EphemeralRunner),
+                body: json!({ "metadata": { "finalizers": wanted } }),
+                status: false,
+                lock: er.metadata.resource_version.clone(),
+            },
+        );
+    }
+
+    // === without a pod ===
+
+    fn launch(&mut self, er: &EphemeralRunner, turn: &mut Turn<Self>) {
+        if let Some(uid) = self.last_pod.clone()
+            && !is_counted(er, &uid)
+        {
+            let reason = reason("PodVanished", "the runner's pod was deleted from outside");
+            return self.count_failure(er, &uid, &reason, turn);
+        }
+        if view::has_job(er) {
+            let reason = reason(
+                "PodVanished",
+                "the runner's pod is gone, and its job with it",
+            );
+            return self.fail(er, &reason, turn);
+        }
+        if let Some(reason) = self.refusal.clone() {
+            return self.fail(er, &reason, turn);
+        }
+        if self.quota_holds(er, turn) {
+            return self.note_trouble(er, turn);
+        }
+        let due = next_attempt(er, turn.now);
+        if due > turn.now {
+            return turn.wake_at(due);
+        }
+        match self.own_secret(er) {
+            Own::Unknown => self.read_secret(turn),
+            Own::Foreign => self.fail(er, &name_taken("Secret"), turn),
+            Own::Absent => self.register(er, turn),
+            Own::Ours(secret) => match resources::read_jit_secret(&secret) {
+                Ok(record) => {
+                    self.registration.standing = Standing::Known(record.runner_id);
+                    self.registration.jit = None;
+                    self.create_pod(er, turn);
+                }
+                Err(_) => self.remove_secret(&secret, turn),
+            },
+        }
+        self.note_trouble(er, turn);
+    }
+
+    /// Whether a quota is in the way at this time.
+    fn quota_holds(&mut self, er: &EphemeralRunner, turn: &mut Turn<Self>) -> bool {
+        let Some(since) = self.quota_since else {
+            return false;
+        };
+        let end = after(since, QUOTA_PATIENCE);
+        if end <= turn.now {
+            let message = "a quota has left no room for the runner for 10 minutes";
+            self.fail(er, &reason("QuotaExceeded", message), turn);
+            return true;
+        }
+        turn.wake_at(end);
+        turn.wake_at_some(self.quota_retry);
+        self.quota_retry.is_some_and(|time| time > turn.now)
+    }
+
+    /// On the way to the Secret.
+    fn register(&mut self, er: &EphemeralRunner, turn: &mut Turn<Self>) {
+        if let Some(reason) = self.registration.taken.clone() {
+            return self.fail(er, &reason, turn);
+        }
+        if let Some(jit) = &self.registration.jit {
+            if self.secret.is_free(turn.now) {
+                let secret = resources::jit_secret(er, jit);
+                self.secret.begin();
+                turn.kube(Tag::CreateSecret, KubeRequest::Create(secret.into()));
+            }
+            return;
+        }
+        let next = self.registration.next_towards_jit();
+        self.call(er, next, turn);
+    }
+
+    fn create_pod(&mut self, er: &EphemeralRunner, turn: &mut Turn<Self>) {
+        if self.pod.is_free(turn.now) {
+            let pod = resources::runner_pod(er, &self.settings);
+            self.pod.begin();
+            turn.kube(Tag::CreatePod, KubeRequest::Create(Object::from(pod)));
+        }
+    }
+
+    // === with a pod ===
+
+    fn follow(&mut self, er: &EphemeralRunner, pod: &Pod, turn: &mut Turn<Self>) {
+        self.last_pod.clone_from(&pod.metadata.uid);
+        self.quota_since = None;
+        self.learn_id(er, turn);
+        let state = judge(pod, turn.now);
+        turn.wake_at_some(state.gives_up);
+        match &state.end {
+            Some(End::Succeeded) => {
+                self.finish(er, EphemeralRunnerPhase::Succeeded, Change::Clear, turn);
+            }
+            Some(End::Outdated(reason)) => {
+                let change = Change::Set(reason.clone());
+                self.finish(er, EphemeralRunnerPhase::Outdated, change, turn);
+            }
+            Some(End::Failed(reason)) => {
+                let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+                if !view::has_job(er) && is_counted(er, uid) {
+                    self.remove_pod(pod, &state, turn);
+                } else {
+                    self.count_failure(er, uid, reason, turn);
+                }
+            }
+            None => {
+                if !self.end_overdue(er, &state, turn) {
+                    self.refresh_status(er, pod, &state, turn);
+                }
+                self.force_pod(pod, turn);
+            }
+        }
+    }
+
+    /// The id is needed for the status, and after a restart it may be in the Secret only.
+    fn learn_id(&mut self, er: &EphemeralRunner, turn: &mut Turn<Self>) {
+        if self.registration.standing != Standing::Unknown {
+            return;
+        }
+        match self.own_secret(er) {
+            Own::Unknown => self.read_secret(turn),
+            Own::Ours(secret) => {
+                let record = resources::read_jit_secret(&secret);
+                self.registration
+                    .learn(record.ok().map(|record| record.runner_id));
+            }
+            Own::Absent | Own::Foreign => {}
+        }
+    }
+
+    /// A runner whose job has ended and that does not end itself is ended. Says whether it is.
+    fn end_overdue(
+        &mut self,
+        er: &EphemeralRunner,
+        state: &PodState,
+        turn: &mut Turn<Self>,
+    ) -> bool {
+        if !view::job_ended(er) || !state.can_run {
+            return false;
+        }
+        let since = *self.job_ended_since.get_or_insert(turn.now);
+        let end = after(since, JOB_END_GRACE);
+        if end > turn.now {
+            turn.wake_at(end);
+            return false;
+        }
+        let message = "the runner's job has ended, but the runner has not within 30 seconds";
+        self.fail(er, &reason("RunnerDidNotEnd", message), turn);
+        true
+    }
+
+    // === failures ===
+
+    /// Counts the end of a pod. With a job it is the runner's end, for the service fails the job.
+    fn count_failure(
+        &mut self,
+        er: &EphemeralRunner,
+        uid: &str,
+        reason: &Reason,
+        turn: &mut Turn<Self>,
+    ) {
+        if view::has_job(er) {
+            return self.fail(er, reason, turn);
+        }
+        let recent = recent_failures(er, turn.now).count() + 1;
+        let mut failures = serde_json::Map::new();
+        for (old, _) in failures_of(er).filter(|(_, time)| !is_recent(*time, turn.now)) {
+            failures.insert(old.to_owned(), serde_json::Value::Null);
+        }
+        failures.insert(uid.to_owned(), json!(turn.now));
+        let failed = recent > MAX_FAILURES;
+        let written = self.write_status(
+            er,
+            StatusWrite {
+                phase: failed.then_some(EphemeralRunnerPhase::Failed),
+                ready: Some(false),
+                reason: Change::Set(reason.clone()),
+                failures: Some(failures.into()),
+            },
+            turn,
+        );
+        if written {
+            self.announce(
+                if failed { "RunnerFailed" } else { "PodFailed" },
+                reason,
+                turn,
+            );
+            // someone may have deleted it, which would be why
+            if !self.secret.is_in_flight() {
+                self.secret = Tracked::default();
+            }
+        }
+    }
+
+    /// Ends the runner as failed.
+    pub(super) fn fail(&mut self, er: &EphemeralRunner, reason: &Reason, turn: &mut Turn<Self>) {
+        let change = Change::Set(reason.clone());
+        self.finish(er, EphemeralRunnerPhase::Failed, change, turn);
+    }
+
+    fn finish(
+        &mut self,
+        er: &EphemeralRunner,
+        phase: EphemeralRunnerPhase,
+        change: Change,
+        turn: &mut Turn<Self>,
+    ) {
+        let reason = match &change {
+            Change::Set(reason) => Some(reason.clone()),
+            Change::Keep | Change::Clear => None,
+        };
+        let write = StatusWrite {
+            phase: Some(phase),
+            ready: Some(false),
+            reason: change,
+            failures: None,
+        };
+        if self.write_status(er, write, turn)
+            && let Some(reason) = reason
+        {
+            let word = match phase {
+                EphemeralRunnerPhase::Outdated => "RunnerOutdated",
+                _ => "RunnerFailed",
+            };
+            self.announce(word, &reason, turn);
+        }
+    }
+}
+
+const OURS: &[&str] = &[
+    finalizers::EPHEMERAL_RUNNER,
+    finalizers::EPHEMERAL_RUNNER_REGISTRATION,
+];
+
+fn has_finalizers(er: &EphemeralRunner) -> bool {
+    let present = er.metadata.finalizers.as_deref().unwrap_or_default();
+    OURS.iter()
+        .all(|ours| present.iter().any(|name| name == ours))
+}
+
+fn failures_of(er: &EphemeralRunner) -> impl Iterator<Item = (&str, Timestamp)> {
+    er.status
+        .iter()
+        .flat_map(|status| &status.failures)
+        .map(|(uid, time)| (uid.as_str(), time.0))
+}
+
+fn is_recent(time: Timestamp, now: Timestamp) -> bool {
+    after(time, DAY) > now
+}
+
+fn recent_failures(er: &EphemeralRunner, now: Timestamp) -> impl Iterator<Item = Timestamp> {
+    failures_of(er)
+        .map(|(_, time)| time)
+        .filter(move |time| is_recent(*time, now))
+}
+
+fn is_counted(er: &EphemeralRunner, uid: &str) -> bool {
+    failures_of(er).any(|(counted, _)| counted == uid)
+}
+
+/// When the next pod may be made.
+fn next_attempt(er: &EphemeralRunner, now: Timestamp) -> Timestamp {
+    let count = recent_failures(er, now).count();
+    recent_failures(er, now).max().map_or(now, |last| {
+        after(last, POD_DELAYS[count.min(POD_DELAYS.len() - 1)])
+    })
+}
+
+fn name_taken(what: &str) -> Reason {
+    reason(
+        &format!("{what}NameTaken"),
+        &format!("there is a {what} of the runner's name that belongs to something else"),
+    )
+}
+
+fn reason(word: &str, message: &str) -> Reason {
+    (word.to_owned(), message.to_owned())
+}

@@ -1,0 +1,585 @@
+//! The runner's state, and how inputs are taken into it. What follows from the state stands
+//! in the files beside, one subject each.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{Pod, Secret};
+
+use super::linked::{Linked, Of};
+use super::pod_state::Reason;
+use super::registration::{Call, Registration, Removal, Standing};
+use super::turn::Turn;
+use super::view;
+use crate::actors::tracked::{Presence, Tracked};
+use crate::actors::{EffectOf, InputOf, Machine};
+use crate::api::EphemeralRunner;
+use crate::clock::{Timestamp, after};
+use crate::messages::{
+    ActionsAnswer, ActionsError, Effect, EventSeverity, Input, Kind, KubeAnswer, KubeError,
+    KubeErrorKind, KubeObject, KubeRequest, NoDirective, NoReport, Object, ObjectRef,
+    RunnerCommand, RunnerReport, RunnerState,
+};
+use crate::resources::{self, ControllerSettings};
+
+/// After how many seconds a refusal by quota is tried again.
+const QUOTA_RETRY: i64 = 30;
+
+/// How the actor came to its EphemeralRunner.
+#[derive(Clone, Debug)]
+pub enum Origin {
+    /// We created it just now: it has neither a Secret nor a pod, and is not registered.
+    Created(Arc<EphemeralRunner>),
+    /// It was found. Without an object at hand it is read first.
+    Found(Option<Arc<EphemeralRunner>>),
+}
+
+/// Names an effect of a runner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Tag {
+    /// Reads the EphemeralRunner.
+    ReadRunner,
+    /// Puts our finalizers on it.
+    AddFinalizers,
+    /// Patches its status.
+    WriteStatus,
+    /// Takes our finalizers off.
+    DropFinalizers,
+    /// Deletes it.
+    DeleteRunner,
+    /// Reads the Secret.
+    ReadSecret,
+    /// Creates the Secret.
+    CreateSecret,
+    /// Deletes the Secret.
+    DeleteSecret,
+    /// Reads the pod.
+    ReadPod,
+    /// Creates the pod.
+    CreatePod,
+    /// Deletes the pod.
+    DeletePod,
+    /// Lists objects that container hooks made.
+    ListLinked(Kind),
+    /// Deletes one of them.
+    DeleteLinked(ObjectRef),
+    /// Registers the runner.
+    Generate,
+    /// Looks the runner up by name.
+    Find,
+    /// Removes the registration.
+    Remove,
+}
+
+/// What the set has asked for and is not done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    Nothing,
+    Release,
+    Delete,
+}
+
+/// An object under the runner's name, seen from the runner.
+pub(super) enum Own<T> {
+    Unknown,
+    Absent,
+    /// It belongs to something else.
+    Foreign,
+    Ours(Arc<T>),
+}
+
+/// The decision part of a runner.
+#[derive(Debug)]
+pub struct RunnerMachine {
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) set_name: String,
+    pub(super) settings: Arc<ControllerSettings>,
+    pub(super) runner: Tracked<EphemeralRunner>,
+    pub(super) secret: Tracked<Secret>,
+    pub(super) pod: Tracked<Pod>,
+    /// The pod was shown as gone without having been deleted: it may only have lost the
+    /// label that the watch selects by, so it is read.
+    pub(super) doubts_pod: bool,
+    /// Uid of the last pod seen.
+    pub(super) last_pod: Option<String>,
+    pub(super) registration: Registration,
+    pub(super) asked: Asked,
+    pub(super) linked: Linked,
+    /// Why the API server refused the pod or the Secret for good.
+    pub(super) refusal: Option<Reason>,
+    /// Since when a quota keeps the pod or the Secret from being made.
+    pub(super) quota_since: Option<Timestamp>,
+    pub(super) quota_retry: Option<Timestamp>,
+    /// When the job was first seen to be recorded as ended.
+    pub(super) job_ended_since: Option<Timestamp>,
+    /// Since when the pod is known to be gone while the runner is being deleted.
+    pub(super) pod_gone_since: Option<Timestamp>,
+    /// Since when the same trouble keeps the runner from getting its pod.
+    pub(super) trouble_since: Option<(String, Timestamp)>,
+    refused: bool,
+    reported: Option<RunnerReport>,
+    stopped: bool,
+}
+
+impl RunnerMachine {
+    /// Of the EphemeralRunner of that name.
+    #[must_use]
+    pub fn new(
+        namespace: impl Into<String>,
+        name: impl Into<String>,
+        set_name: impl Into<String>,
+        origin: Origin,
+        settings: Arc<ControllerSettings>,
+    ) -> Self {
+        let (runner, secret, pod, standing) = match origin {
+            Origin::Created(er) => (
+                Tracked::present(er),
+                Tracked::absent(),
+                Tracked::absent(),
+                Standing::None,
+            ),
+            Origin::Found(er) => (
+                er.map_or_else(Tracked::default, Tracked::present),
+                Tracked::default(),
+                Tracked::default(),
+                Standing::Unknown,
+            ),
+        };
+        Self {
+            namespace: namespace.into(),
+            name: name.into(),
+            set_name: set_name.into(),
+            settings,
+            runner,
+            secret,
+            pod,
+            doubts_pod: false,
+            last_pod: None,
+            registration: Registration::new(standing),
+            asked: Asked::Nothing,
+            linked: Linked::default(),
+            refusal: None,
+            quota_since: None,
+            quota_retry: None,
+            job_ended_since: None,
+            pod_gone_since: None,
+            trouble_since: None,
+            refused: false,
+            reported: None,
+            stopped: false,
+        }
+    }
+
+    /// The runner set that it belongs to.
+    #[must_use]
+    pub fn set_name(&self) -> &str {
+        &self.set_name
+    }
+
+    // === taking inputs in ===
+
+    fn observe(&mut self, object: &Object) {
+        match object {
+            Object::EphemeralRunner(er) => {
+                self.runner.observe(er.clone());
+            }
+            Object::Pod(pod) => {
+                self.pod.observe(pod.clone());
+            }
+            Object::Secret(secret) => {
+                self.secret.observe(secret.clone());
+            }
+            _ => {}
+        }
+    }
+
+    fn observe_gone(&mut self, object: &ObjectRef, uid: &str) {
+        match object.kind {
+            Kind::EphemeralRunner => {
+                self.runner.observe_gone(uid);
+            }
+            Kind::Secret => {
+                self.secret.observe_gone(uid);
+            }
+            Kind::Pod => {
+                let unexpected = self.pod.get().is_some_and(|pod| {
+                    pod.metadata.uid.as_deref() == Some(uid)
+                        && pod.metadata.deletion_timestamp.is_none()
+                });
+                if unexpected {
+                    self.doubts_pod = true;
+                } else {
+                    self.pod.observe_gone(uid);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn command(&mut self, command: &RunnerCommand) {
+        match command {
+            RunnerCommand::Delete => self.asked = Asked::Delete,
+            RunnerCommand::Release if self.asked == Asked::Nothing => {
+                self.asked = Asked::Release;
+            }
+            RunnerCommand::Release => {}
+        }
+    }
+
+    fn take_kube(
+        &mut self,
+        tag: &Tag,
+        result: &Result<KubeAnswer, KubeError>,
+        turn: &mut Turn<Self>,
+    ) {
+        let now = turn.now;
+        match tag {
+            Tag::ReadRunner
+            | Tag::AddFinalizers
+            | Tag::WriteStatus
+            | Tag::DropFinalizers
+            | Tag::DeleteRunner => {
+                self.runner
+                    .finish(now, result, &self.reference(Kind::EphemeralRunner));
+            }
+            Tag::ReadSecret | Tag::CreateSecret | Tag::DeleteSecret => {
+                if *tag == Tag::CreateSecret {
+                    self.take_create("Secret", result, turn);
+                }
+                self.secret
+                    .finish(now, result, &self.reference(Kind::Secret));
+            }
+            Tag::ReadPod | Tag::CreatePod | Tag::DeletePod => {
+                if *tag == Tag::CreatePod {
+                    self.take_create("Pod", result, turn);
+                }
+                self.pod.finish(now, result, &self.reference(Kind::Pod));
+                if result.is_ok() || self.pod.is_absent() {
+                    self.doubts_pod = false;
+                }
+            }
+            Tag::ListLinked(kind) => {
+                let refused = self.linked.listed(
+                    now,
+                    *kind,
+                    result,
+                    &Of {
+                        namespace: &self.namespace,
+                        name: &self.name,
+                    },
+                );
+                self.linked_refused(refused, turn);
+            }
+            Tag::DeleteLinked(object) => {
+                let refused = self.linked.deleted(now, object, result);
+                self.linked_refused(refused, turn);
+            }
+            Tag::Generate | Tag::Find | Tag::Remove => {}
+        }
+    }
+
+    /// Refusals of a create that trying again at once does not mend.
+    fn take_create(
+        &mut self,
+        what: &'static str,
+        result: &Result<KubeAnswer, KubeError>,
+        turn: &mut Turn<Self>,
+    ) {
+        let Err(error) = result else {
+            self.quota_since = None;
+            self.quota_retry = None;
+            return;
+        };
+        match error.kind {
+            KubeErrorKind::Invalid => {
+                self.refusal = Some((format!("{what}Invalid"), error.message.clone()));
+            }
+            KubeErrorKind::Forbidden if what == "Pod" => {
+                self.refusal = Some(("PodForbidden".to_owned(), error.message.clone()));
+            }
+            KubeErrorKind::QuotaExceeded => {
+                self.quota_retry = Some(after(turn.now, QUOTA_RETRY));
+                if self.quota_since.is_none() {
+                    self.quota_since = Some(turn.now);
+                    self.event(
+                        turn,
+                        EventSeverity::Warning,
+                        "QuotaExceeded",
+                        error.message.clone(),
+                    );
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn linked_refused(&self, refused: Option<String>, turn: &mut Turn<Self>) {
+        if let Some(message) = refused {
+            let message = format!("objects that container hooks made may be left: {message}");
+            self.event(turn, EventSeverity::Warning, "LinkedObjectsLeft", message);
+        }
+    }
+
+    fn take_actions(
+        &mut self,
+        tag: &Tag,
+        result: Result<ActionsAnswer, ActionsError>,
+        turn: &mut Turn<Self>,
+    ) {
+        let who = format!("{}/{}", self.namespace, self.name);
+        match tag {
+            Tag::Generate => self.registration.generated(turn.now, result, &who),
+            Tag::Find => {
+                let ours = self
+                    .runner
+                    .get()
+                    .map_or(0, |er| er.spec.runner_scale_set_id);
+                self.registration.found(turn.now, result, ours, &who);
+            }
+            Tag::Remove => {
+                if let Some(removal) = self.registration.removed(turn.now, result, &who) {
+                    self.take_removal(removal, turn);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn take_removal(&mut self, removal: Removal, turn: &mut Turn<Self>) {
+        let has_job = self.runner.get().is_some_and(|er| view::has_job(er));
+        let deleting = self.runner.get().is_some_and(|er| view::is_deleting(er));
+        let releasing = self.asked == Asked::Release && !deleting;
+        match removal {
+            // the job was recorded while we asked, so the runner has ended or will
+            Removal::Done if releasing && has_job => self.refuse(),
+            Removal::Done => {}
+            Removal::Refused | Removal::GivenUp(_) if releasing => self.refuse(),
+            // asked on the way to a registration of our own, and not to let this runner go
+            Removal::Refused if !deleting && !has_job && self.secret.is_absent() => {
+                self.registration.taken = Some((
+                    "RunnerNameTaken".to_owned(),
+                    "the runner's name is registered already, and has a job".to_owned(),
+                ));
+            }
+            Removal::GivenUp(message) if deleting => self.give_up_removal(&message, turn),
+            Removal::Refused | Removal::GivenUp(_) => {}
+        }
+    }
+
+    // === what the files beside share ===
+
+    pub(super) fn refuse(&mut self) {
+        self.asked = Asked::Nothing;
+        self.refused = true;
+    }
+
+    pub(super) fn reference(&self, kind: Kind) -> ObjectRef {
+        ObjectRef::new(kind, self.namespace.as_str(), self.name.as_str())
+    }
+
+    pub(super) fn event(
+        &self,
+        turn: &mut Turn<Self>,
+        severity: EventSeverity,
+        reason: &'static str,
+        message: String,
+    ) {
+        if let Some(er) = self.runner.get() {
+            turn.event(er.as_ref(), severity, reason, message);
+        }
+    }
+
+    pub(super) fn own_pod(&self, er: &EphemeralRunner) -> Own<Pod> {
+        if self.doubts_pod {
+            return Own::Unknown;
+        }
+        own(&self.pod, er)
+    }
+
+    pub(super) fn own_secret(&self, er: &EphemeralRunner) -> Own<Secret> {
+        own(&self.secret, er)
+    }
+
+    pub(super) fn read_pod(&mut self, turn: &mut Turn<Self>) {
+        if self.pod.is_free(turn.now) {
+            self.pod.begin();
+            turn.kube(Tag::ReadPod, KubeRequest::Get(self.reference(Kind::Pod)));
+        }
+    }
+
+    pub(super) fn read_secret(&mut self, turn: &mut Turn<Self>) {
+        if self.secret.is_free(turn.now) {
+            self.secret.begin();
+            turn.kube(
+                Tag::ReadSecret,
+                KubeRequest::Get(self.reference(Kind::Secret)),
+            );
+        }
+    }
+
+    /// Sends a call to the Actions service. A removal goes through the unregistrar.
+    pub(super) fn call(&mut self, er: &EphemeralRunner, call: Call, turn: &mut Turn<Self>) {
+        use crate::messages::{ActionsCall, ActionsRequest};
+        if !self.registration.is_free(turn.now) {
+            return;
+        }
+        self.registration.begin(call);
+        let tenant = resources::tenant_of_runner(er);
+        match call {
+            Call::Generate => turn.actions(
+                Tag::Generate,
+                tenant,
+                ActionsCall::GenerateJitConfig {
+                    scale_set_id: er.spec.runner_scale_set_id,
+                    name: self.name.clone(),
+                    work_folder: resources::work_folder(er),
+                },
+            ),
+            Call::Find => turn.actions(
+                Tag::Find,
+                tenant,
+                ActionsCall::FindRunner {
+                    name: self.name.clone(),
+                },
+            ),
+            Call::Remove(id) => turn.push(Effect::Unregister(
+                Tag::Remove,
+                ActionsRequest {
+                    tenant,
+                    call: ActionsCall::RemoveRunner { id },
+                },
+            )),
+        }
+    }
+
+    // === deciding ===
+
+    fn evaluate(&mut self, turn: &mut Turn<Self>) {
+        match self.runner.presence() {
+            Presence::Unknown => {
+                if self.runner.is_free(turn.now) {
+                    self.runner.begin();
+                    let target = self.reference(Kind::EphemeralRunner);
+                    turn.kube(Tag::ReadRunner, KubeRequest::Get(target));
+                }
+            }
+            Presence::Absent => return self.end(turn),
+            Presence::Present(er) => {
+                let er = er.clone();
+                let no_finalizers = er.metadata.finalizers.iter().flatten().next().is_none();
+                if view::is_deleting(&er) && no_finalizers {
+                    // the answer to the patch that took the last one off
+                    return self.end(turn);
+                }
+                self.registration.learn(view::runner_id(&er));
+                if view::is_deleting(&er) {
+                    self.dissolve(&er, turn);
+                } else if self.asked == Asked::Delete {
+                    self.delete_runner(&er, turn);
+                } else if view::is_done(&er) {
+                    self.retire(&er, turn);
+                } else {
+                    self.run(&er, turn);
+                }
+            }
+        }
+        self.report(turn);
+        turn.wake_at_some(self.runner.waits_until(turn.now));
+        turn.wake_at_some(self.secret.waits_until(turn.now));
+        turn.wake_at_some(self.pod.waits_until(turn.now));
+        turn.wake_at_some(self.registration.waits_until(turn.now));
+    }
+
+    /// Deletes the EphemeralRunner; the rest follows from its deletionTimestamp.
+    pub(super) fn delete_runner(&mut self, er: &Arc<EphemeralRunner>, turn: &mut Turn<Self>) {
+        if self.runner.is_free(turn.now) {
+            self.runner.begin();
+            let request = KubeRequest::delete(&er.clone().into_object());
+            turn.kube(Tag::DeleteRunner, request);
+        }
+    }
+
+    fn report(&mut self, turn: &mut Turn<Self>) {
+        let Some(er) = self.runner.get() else {
+            return;
+        };
+        let mut report = view::view(er);
+        report.holds_resources = !matches!(
+            (self.own_pod(er), self.own_secret(er)),
+            (Own::Absent | Own::Foreign, Own::Absent | Own::Foreign)
+        );
+        report.registered = self.registration.id().is_some();
+        if report.reason.is_none() && report.state == RunnerState::Pending {
+            report.reason = self.trouble();
+        }
+        let refused = std::mem::take(&mut self.refused);
+        if refused || self.reported.as_ref() != Some(&report) {
+            self.reported = Some(report.clone());
+            report.refused = refused;
+            turn.push(Effect::Report(report));
+        }
+    }
+
+    fn end(&mut self, turn: &mut Turn<Self>) {
+        self.stopped = true;
+        let last = match (self.reported.take(), self.runner.get()) {
+            (Some(report), _) => report,
+            (None, Some(er)) => view::view(er),
+            (None, None) => RunnerReport {
+                name: self.name.clone(),
+                ..view::view(&EphemeralRunner::default())
+            },
+        };
+        turn.push(Effect::Report(RunnerReport {
+            state: RunnerState::Gone,
+            holds_resources: false,
+            ready: false,
+            ..last
+        }));
+        turn.push(Effect::Stop);
+    }
+}
+
+impl Machine for RunnerMachine {
+    const NAME: &'static str = "runner";
+    type Tag = Tag;
+    type Command = RunnerCommand;
+    type Report = RunnerReport;
+    type ChildReport = NoReport;
+    type Directive = NoDirective;
+
+    fn step(&mut self, now: Timestamp, input: InputOf<Self>) -> Vec<EffectOf<Self>> {
+        if self.stopped {
+            return Vec::new();
+        }
+        let mut turn = Turn::new(now);
+        match input {
+            Input::Observed(object) => self.observe(&object),
+            Input::Gone { object, uid } => self.observe_gone(&object, &uid),
+            Input::Kube(tag, result) => self.take_kube(&tag, &result, &mut turn),
+            Input::Actions(tag, result) => self.take_actions(&tag, result, &mut turn),
+            Input::Command(command) => self.command(&command),
+            Input::Report(never) => match never {},
+            Input::Tick => {}
+        }
+        self.evaluate(&mut turn);
+        turn.finish()
+    }
+}
+
+fn own<T: KubeObject>(tracked: &Tracked<T>, er: &EphemeralRunner) -> Own<T> {
+    match tracked.presence() {
+        Presence::Unknown => Own::Unknown,
+        Presence::Absent => Own::Absent,
+        Presence::Present(object) => {
+            let mut owners = object.meta().owner_references.iter().flatten();
+            let foreign = owners.clone().next().is_some()
+                && !owners.any(|owner| Some(&owner.uid) == er.metadata.uid.as_ref());
+            if foreign {
+                Own::Foreign
+            } else {
+                Own::Ours(object.clone())
+            }
+        }
+    }
+}

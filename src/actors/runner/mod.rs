@@ -1,0 +1,21 @@
+//! Runner: one per EphemeralRunner. Registers it, makes its Secret and pod, says how it
+//! ends, and clears up after it.
+//!
+//! Owns the EphemeralRunner's finalizers and status (but for the job's fields, which are the
+//! listener's), the JIT configuration Secret and the pod. Pure.
+
+mod deletion;
+mod launch;
+mod linked;
+mod machine;
+mod pod_state;
+mod registration;
+mod status;
+#[cfg(test)]
+mod tests;
+pub(in crate::actors) mod turn;
+mod view;
+
+pub use machine::{Origin, RunnerMachine, Tag};
+pub use pod_state::{End, PodState, judge};
+pub use view::view;

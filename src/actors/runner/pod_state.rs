@@ -1,0 +1,298 @@
+//! How a runner's pod is doing: a pure reading of one copy of it.
+//!
+//! The container `runner` decides. What the kubelet and others say of the pod as a whole
+//! counts where that container says nothing.
+
+use std::borrow::Cow;
+
+use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Pod, PodStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use crate::api::constants::{EXIT_CODE_OUTDATED, RUNNER_CONTAINER};
+use crate::clock::{Timestamp, after};
+
+/// How long, in seconds, a scheduled pod may go without starting its runner, and how long an
+/// image may refuse to be pulled.
+pub const START_PATIENCE: i64 = 600;
+
+/// One word and a sentence.
+pub type Reason = (String, String);
+
+/// How a runner ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// With exit code 0.
+    Succeeded,
+    /// With the exit code that says that the service rejected its version.
+    Outdated(Reason),
+    /// In any other way.
+    Failed(Reason),
+}
+
+/// What one copy of a pod says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodState {
+    /// How the runner ended, if it did.
+    pub end: Option<End>,
+    /// Whether the runner may run a job, now or later.
+    pub can_run: bool,
+    /// Whether the runner's container runs.
+    pub runs: bool,
+    /// Whether the pod is ready.
+    pub ready: bool,
+    /// Whether nothing of the pod runs or may be about to: it can go without grace.
+    pub is_dead: bool,
+    /// Why the runner has not started, if something is in its way.
+    pub trouble: Option<Reason>,
+    /// When that counts as a failure.
+    pub gives_up: Option<Timestamp>,
+}
+
+/// Reads a pod as it is at `now`.
+#[must_use]
+pub fn judge(pod: &Pod, now: Timestamp) -> PodState {
+    let empty = PodStatus::default();
+    let status = pod.status.as_ref().unwrap_or(&empty);
+    let runner = runner_status(status);
+    let state = runner.and_then(|runner| runner.state.as_ref());
+    let runs = !is_over(status) && state.is_some_and(|state| state.running.is_some());
+    let (mut end, trouble, gives_up) = match ended(pod, status) {
+        Some(end) => (Some(end), None, None),
+        None if runs => (None, None, None),
+        None => waiting(pod, status, now),
+    };
+    if end.is_none() && gives_up.is_some_and(|time| time <= now) {
+        end = Some(End::Failed(trouble.clone().unwrap_or_else(|| {
+            reason(
+                "StartTimeout",
+                "the runner's container did not start in 10 minutes",
+            )
+        })));
+    }
+    let over = is_over(status) || state.is_some_and(|state| state.terminated.is_some());
+    PodState {
+        can_run: !over && !matches!(end, Some(End::Succeeded | End::Outdated(_))),
+        runs,
+        ready: runs && condition(status, "Ready").is_some_and(|(is, _)| is),
+        is_dead: is_over(status) || is_untouched(pod, status) || all_terminated(pod, status),
+        end,
+        trouble,
+        gives_up,
+    }
+}
+
+/// The end that the containers or the pod as a whole show.
+fn ended(pod: &Pod, status: &PodStatus) -> Option<End> {
+    if let Some(terminated) = runner_status(status).and_then(last_end) {
+        return Some(end_of(terminated));
+    }
+    if let Some((name, terminated)) = failed_init_container(pod, status) {
+        return Some(End::Failed(reason(
+            terminated
+                .reason
+                .as_deref()
+                .unwrap_or("InitContainerFailed"),
+            &format!(
+                "init container {name} ended with exit code {}",
+                terminated.exit_code
+            ),
+        )));
+    }
+    match status.phase.as_deref() {
+        Some("Failed") => Some(End::Failed(reason(
+            status.reason.as_deref().unwrap_or("PodFailed"),
+            status.message.as_deref().unwrap_or("the pod failed"),
+        ))),
+        Some("Succeeded") => Some(End::Succeeded),
+        _ => None,
+    }
+}
+
+/// The runner's end. One that the kubelet is about to start again has ended for us: its
+/// registration is good for one life.
+fn last_end(runner: &ContainerStatus) -> Option<&ContainerStateTerminated> {
+    let state = runner.state.as_ref()?;
+    if state.terminated.is_some() {
+        return state.terminated.as_ref();
+    }
+    state.waiting.as_ref()?;
+    runner.last_state.as_ref()?.terminated.as_ref()
+}
+
+fn end_of(terminated: &ContainerStateTerminated) -> End {
+    let code = terminated.exit_code;
+    if code == 0 {
+        return End::Succeeded;
+    }
+    let message = match terminated.message.as_deref() {
+        Some(text) if !text.is_empty() => format!("exit code {code}: {text}"),
+        _ => format!("the runner ended with exit code {code}"),
+    };
+    if code == EXIT_CODE_OUTDATED {
+        return End::Outdated(reason(
+            "RunnerVersionRejected",
+            "the Actions service rejected the runner's version: use a newer runner image",
+        ));
+    }
+    let word = terminated.reason.as_deref().unwrap_or("Error");
+    End::Failed(reason(word, &message))
+}
+
+/// An init container whose failure ends the pod. One that restarts for ever is a sidecar.
+fn failed_init_container<'a>(
+    pod: &Pod,
+    status: &'a PodStatus,
+) -> Option<(&'a str, &'a ContainerStateTerminated)> {
+    let spec = pod.spec.as_ref()?;
+    let final_failure = status.phase.as_deref() == Some("Failed")
+        || spec.restart_policy.as_deref() == Some("Never");
+    let is_sidecar = |name: &str| {
+        spec.init_containers.iter().flatten().any(|container| {
+            container.name == name && container.restart_policy.as_deref() == Some("Always")
+        })
+    };
+    status
+        .init_container_statuses
+        .iter()
+        .flatten()
+        .filter(|init| final_failure && !is_sidecar(&init.name))
+        .find_map(|init| {
+            let terminated = init.state.as_ref()?.terminated.as_ref()?;
+            (terminated.exit_code != 0).then_some((init.name.as_str(), terminated))
+        })
+}
+
+/// What keeps the runner from starting: an end where that is for good, else the trouble and
+/// when it counts as a failure.
+fn waiting(
+    pod: &Pod,
+    status: &PodStatus,
+    now: Timestamp,
+) -> (Option<End>, Option<Reason>, Option<Timestamp>) {
+    let Some(scheduled) = scheduled(pod, status) else {
+        return (None, None, None);
+    };
+    let mut statuses = status
+        .init_container_statuses
+        .iter()
+        .chain(&status.container_statuses)
+        .flatten();
+    if let Some((word, message)) = statuses.clone().find_map(image_trouble) {
+        let found = reason(&word, message);
+        if matches!(word.as_ref(), "InvalidImageName" | "ErrImageNeverPull") {
+            return (Some(End::Failed(found.clone())), Some(found), None);
+        }
+        let since = initialized(status).map_or(scheduled, |time| time.max(scheduled));
+        return (None, Some(found), Some(after(since, START_PATIENCE)));
+    }
+    let initialises = statuses.any(|container| {
+        container.name != RUNNER_CONTAINER
+            && container
+                .state
+                .as_ref()
+                .is_some_and(|state| state.running.is_some())
+    }) && initialized(status).is_none();
+    if initialises {
+        return (None, None, None);
+    }
+    let since = initialized(status).map_or(scheduled, |time| time.max(scheduled));
+    let found = runner_status(status)
+        .and_then(|runner| runner.state.as_ref()?.waiting.as_ref())
+        .and_then(|waiting| {
+            let word = waiting.reason.as_deref()?;
+            let normal = matches!(word, "ContainerCreating" | "PodInitializing");
+            let late = now >= after(since, START_PATIENCE);
+            (!normal || late).then(|| reason(word, waiting.message.as_deref().unwrap_or_default()))
+        });
+    (None, found, Some(after(since, START_PATIENCE)))
+}
+
+/// Why a container's image cannot be had. The kubelet alternates between trying and waiting;
+/// both are one trouble.
+fn image_trouble(container: &ContainerStatus) -> Option<(Cow<'_, str>, &str)> {
+    let waiting = container.state.as_ref()?.waiting.as_ref()?;
+    let word = match waiting.reason.as_deref()? {
+        "ErrImagePull" | "ImagePullBackOff" => "ImagePullBackOff",
+        word @ ("InvalidImageName" | "ErrImageNeverPull") => word,
+        _ => return None,
+    };
+    Some((
+        Cow::Borrowed(word),
+        waiting.message.as_deref().unwrap_or_default(),
+    ))
+}
+
+fn scheduled(pod: &Pod, status: &PodStatus) -> Option<Timestamp> {
+    match condition(status, "PodScheduled") {
+        Some((true, Some(time))) => Some(time),
+        Some((false, _)) => None,
+        _ if !is_untouched(pod, status) => status
+            .start_time
+            .as_ref()
+            .or(pod.metadata.creation_timestamp.as_ref())
+            .map(|Time(time)| *time),
+        _ => None,
+    }
+}
+
+fn initialized(status: &PodStatus) -> Option<Timestamp> {
+    condition(status, "Initialized")
+        .filter(|(is, _)| *is)
+        .and_then(|(_, time)| time)
+}
+
+fn condition(status: &PodStatus, kind: &str) -> Option<(bool, Option<Timestamp>)> {
+    let found = status
+        .conditions
+        .iter()
+        .flatten()
+        .find(|condition| condition.type_ == kind)?;
+    let time = found.last_transition_time.as_ref().map(|Time(time)| *time);
+    Some((found.status == "True", time))
+}
+
+fn runner_status(status: &PodStatus) -> Option<&ContainerStatus> {
+    status
+        .container_statuses
+        .iter()
+        .flatten()
+        .find(|container| container.name == RUNNER_CONTAINER)
+}
+
+/// Whether the pod as a whole has ended.
+fn is_over(status: &PodStatus) -> bool {
+    matches!(status.phase.as_deref(), Some("Failed" | "Succeeded"))
+}
+
+/// Whether no node has anything to do with it yet.
+fn is_untouched(pod: &Pod, status: &PodStatus) -> bool {
+    let bound = pod
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.node_name.as_deref())
+        .is_some_and(|node| !node.is_empty());
+    let shown = status.container_statuses.iter().flatten().next().is_some();
+    !bound && !shown
+}
+
+/// Whether every container of the pod has ended and shows it.
+fn all_terminated(pod: &Pod, status: &PodStatus) -> bool {
+    let wanted = pod.spec.as_ref().map_or(0, |spec| spec.containers.len());
+    let ended = |container: &&ContainerStatus| {
+        container
+            .state
+            .as_ref()
+            .is_some_and(|state| state.terminated.is_some())
+    };
+    let shown = status.container_statuses.as_deref().unwrap_or_default();
+    let sidecar_runs = status
+        .init_container_statuses
+        .iter()
+        .flatten()
+        .any(|init| !ended(&init));
+    wanted > 0 && !sidecar_runs && shown.iter().filter(ended).count() >= wanted
+}
+
+fn reason(word: &str, message: &str) -> Reason {
+    (word.to_owned(), message.to_owned())
+}

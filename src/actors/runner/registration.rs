@@ -1,0 +1,299 @@
+//! What is known of the runner's registration in the Actions service, and of the calls
+//! about it. One call is under way at a time.
+
+use super::pod_state::Reason;
+use crate::actors::backoff::Schedule;
+use crate::clock::{Timestamp, after};
+use crate::messages::{ActionsAnswer, ActionsError, ActionsErrorKind, JitConfig};
+
+/// Calls that failed: 1, 2, 4, … s up to a minute, so that mended credentials are noticed.
+const CALLS: Schedule = Schedule {
+    first_ms: 1_000,
+    cap_ms: 60_000,
+};
+
+/// After how many seconds a removal is asked for again that was refused for a running job.
+pub const ASK_AGAIN: i64 = 30;
+
+/// What is known of the registration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// There is none for certain.
+    None,
+    /// There may be one.
+    Unknown,
+    /// There is one, under this id. Never 0.
+    Known(i64),
+    /// There was one, and it was removed or left behind for good.
+    Removed,
+}
+
+/// A call under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// Registers the runner.
+    Generate,
+    /// Looks it up by name.
+    Find,
+    /// Removes the registration under this id.
+    Remove(i64),
+}
+
+/// How a removal ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Removal {
+    /// It is removed, or was not there.
+    Done,
+    /// The runner has a job.
+    Refused,
+    /// It cannot be asked for: the credentials are of no use.
+    GivenUp(String),
+}
+
+/// What is known of the registration, and of the calls about it.
+#[derive(Debug)]
+pub struct Registration {
+    /// What is known of it.
+    pub standing: Standing,
+    /// The JIT configuration, until it is in the Secret.
+    pub jit: Option<JitConfig>,
+    /// Whether the name is in use by a runner that we cannot remove.
+    pub taken: Option<Reason>,
+    /// Whether the last removal was refused for a running job.
+    pub job_runs: bool,
+    call: Option<Call>,
+    find_next: bool,
+    failures: u32,
+    not_before: Option<Timestamp>,
+    error: Option<ActionsError>,
+}
+
+impl Registration {
+    /// Of a runner of which that is known.
+    pub const fn new(standing: Standing) -> Self {
+        Self {
+            standing,
+            jit: None,
+            taken: None,
+            job_runs: false,
+            call: None,
+            find_next: false,
+            failures: 0,
+            not_before: None,
+            error: None,
+        }
+    }
+
+    /// Takes in an id found on record, unless something newer is known.
+    pub const fn learn(&mut self, id: Option<i64>) {
+        if let (Standing::Unknown, Some(id)) = (self.standing, id) {
+            self.standing = Standing::Known(id);
+        }
+    }
+
+    /// The id, if there is a registration and it is known.
+    pub const fn id(&self) -> Option<i64> {
+        match self.standing {
+            Standing::Known(id) => Some(id),
+            _ => None,
+        }
+    }
+
+    /// Whether no call is under way and none has to wait.
+    pub fn is_free(&self, now: Timestamp) -> bool {
+        self.call.is_none() && self.not_before.is_none_or(|time| time <= now)
+    }
+
+    /// Whether a call is under way.
+    pub const fn is_calling(&self) -> bool {
+        self.call.is_some()
+    }
+
+    /// Until when calls have to wait, if they have to.
+    pub fn waits_until(&self, now: Timestamp) -> Option<Timestamp> {
+        self.not_before
+            .filter(|time| self.call.is_none() && *time > now)
+    }
+
+    /// Why the last call failed, if it did.
+    pub fn trouble(&self) -> Option<Reason> {
+        let error = self.error.as_ref()?;
+        Some((word(error.kind).to_owned(), error.message.clone()))
+    }
+
+    /// The next call on the way to a JIT configuration.
+    pub const fn next_towards_jit(&self) -> Call {
+        match self.standing {
+            _ if self.find_next => Call::Find,
+            Standing::Known(id) => Call::Remove(id),
+            _ => Call::Generate,
+        }
+    }
+
+    /// Notes that a call was sent.
+    pub const fn begin(&mut self, call: Call) {
+        self.call = Some(call);
+    }
+
+    /// Takes in the end of a registering call.
+    pub fn generated(
+        &mut self,
+        now: Timestamp,
+        result: Result<ActionsAnswer, ActionsError>,
+        who: &str,
+    ) {
+        self.call = None;
+        match result {
+            Ok(ActionsAnswer::Jit(jit)) if jit.runner.id > 0 => {
+                self.succeed();
+                self.standing = Standing::Known(jit.runner.id);
+                self.jit = Some(jit);
+            }
+            Ok(_) => {
+                self.standing = Standing::Unknown;
+                self.find_next = true;
+                self.fail(now, unexpected("a JIT configuration"), who);
+            }
+            Err(error) if error.kind == ActionsErrorKind::RunnerExists => {
+                self.standing = Standing::Unknown;
+                self.find_next = true;
+                self.failures = self.failures.saturating_add(1);
+                if self.failures > 1 {
+                    self.not_before = Some(CALLS.until(now, self.failures, who));
+                }
+                self.error = Some(error);
+            }
+            Err(error) => {
+                // it may have taken effect all the same
+                if matches!(
+                    error.kind,
+                    ActionsErrorKind::Unavailable | ActionsErrorKind::Other
+                ) {
+                    self.standing = Standing::Unknown;
+                }
+                self.fail(now, error, who);
+            }
+        }
+    }
+
+    /// Takes in the end of a look-up. `ours` is the scale set that our runners belong to.
+    pub fn found(
+        &mut self,
+        now: Timestamp,
+        result: Result<ActionsAnswer, ActionsError>,
+        ours: i64,
+        who: &str,
+    ) {
+        self.call = None;
+        match result {
+            Ok(ActionsAnswer::Runner(None)) => {
+                self.standing = Standing::None;
+                let after_conflict = std::mem::take(&mut self.find_next);
+                if after_conflict {
+                    // the service contradicted itself: give it a moment
+                    self.not_before = Some(CALLS.until(now, self.failures.max(1), who));
+                }
+            }
+            Ok(ActionsAnswer::Runner(Some(runner))) => {
+                self.find_next = false;
+                if runner.scale_set_id == ours && runner.id > 0 {
+                    self.standing = Standing::Known(runner.id);
+                } else {
+                    self.standing = Standing::None;
+                    self.taken = Some((
+                        "RunnerNameTaken".to_owned(),
+                        format!(
+                            "runner {} of scale set {} has the name already",
+                            runner.id, runner.scale_set_id
+                        ),
+                    ));
+                }
+            }
+            Ok(_) => self.fail(now, unexpected("a runner"), who),
+            Err(error) if error.kind == ActionsErrorKind::RunnerNotFound => {
+                self.find_next = false;
+                self.standing = Standing::None;
+            }
+            Err(error) => self.fail(now, error, who),
+        }
+    }
+
+    /// Takes in the end of a removal.
+    pub fn removed(
+        &mut self,
+        now: Timestamp,
+        result: Result<ActionsAnswer, ActionsError>,
+        who: &str,
+    ) -> Option<Removal> {
+        self.call = None;
+        match result {
+            Ok(_) => Some(self.gone()),
+            Err(error) => match error.kind {
+                ActionsErrorKind::RunnerNotFound => Some(self.gone()),
+                ActionsErrorKind::JobStillRunning => {
+                    self.job_runs = true;
+                    self.not_before = Some(after(now, ASK_AGAIN));
+                    Some(Removal::Refused)
+                }
+                ActionsErrorKind::Credentials
+                | ActionsErrorKind::Config
+                | ActionsErrorKind::Unauthorized => {
+                    let message = error.message.clone();
+                    self.fail(now, error, who);
+                    Some(Removal::GivenUp(message))
+                }
+                _ => {
+                    self.fail(now, error, who);
+                    None
+                }
+            },
+        }
+    }
+
+    /// Failures stay counted: a service that goes on refusing the name after it agreed to
+    /// free it must not be asked in a circle.
+    fn gone(&mut self) -> Removal {
+        self.find_next = false;
+        self.not_before = None;
+        self.error = None;
+        self.standing = Standing::Removed;
+        Removal::Done
+    }
+
+    fn succeed(&mut self) {
+        self.find_next = false;
+        self.failures = 0;
+        self.not_before = None;
+        self.error = None;
+    }
+
+    fn fail(&mut self, now: Timestamp, error: ActionsError, who: &str) {
+        self.failures = self.failures.saturating_add(1);
+        let own = CALLS.until(now, self.failures, who);
+        let asked = error
+            .retry_after
+            .and_then(|wait| now.saturating_add(wait).ok());
+        self.not_before = Some(asked.map_or(own, |time| time.max(own)));
+        self.error = Some(error);
+    }
+}
+
+fn unexpected(what: &str) -> ActionsError {
+    ActionsError {
+        kind: ActionsErrorKind::Other,
+        message: format!("the Actions service did not answer with {what}"),
+        retry_after: None,
+    }
+}
+
+const fn word(kind: ActionsErrorKind) -> &'static str {
+    match kind {
+        ActionsErrorKind::Credentials => "CredentialsMissing",
+        ActionsErrorKind::Config => "ConfigInvalid",
+        ActionsErrorKind::Unauthorized => "CredentialsRefused",
+        ActionsErrorKind::RunnerExists => "RunnerNameTaken",
+        ActionsErrorKind::ScaleSetNotFound => "ScaleSetNotFound",
+        ActionsErrorKind::Unavailable => "ServiceUnavailable",
+        _ => "RegistrationFailed",
+    }
+}

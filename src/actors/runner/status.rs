@@ -1,0 +1,197 @@
+//! Writing the runner's status. Only the controller's fields: the job's are the listener's.
+
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::{Map, Value, json};
+
+use super::machine::{Asked, RunnerMachine, Tag};
+use super::pod_state::{PodState, Reason};
+use super::turn::Turn;
+use super::view;
+use crate::api::{EphemeralRunner, EphemeralRunnerPhase};
+use crate::clock::after;
+use crate::messages::{EventSeverity, Kind, KubeError, KubeErrorKind, KubeRequest};
+
+/// For so many seconds a pod may get ready before the runner's id and phase are written
+/// without waiting for it; in most lives one write is enough.
+const FIRST_WRITE: i64 = 5;
+
+/// What becomes of reason and message.
+pub(super) enum Change {
+    Keep,
+    Clear,
+    Set(Reason),
+}
+
+/// What is to be written. Id and name of the runner go along while they are not on record, and
+/// so does the phase while there is none.
+pub(super) struct StatusWrite {
+    pub phase: Option<EphemeralRunnerPhase>,
+    pub ready: Option<bool>,
+    pub reason: Change,
+    pub failures: Option<Value>,
+}
+
+impl RunnerMachine {
+    /// Sends a patch of the status, if none is under way. Says whether it did.
+    pub(super) fn write_status(
+        &mut self,
+        er: &EphemeralRunner,
+        write: StatusWrite,
+        turn: &mut Turn<Self>,
+    ) -> bool {
+        if !self.runner.is_free(turn.now) {
+            return false;
+        }
+        let was_ready = er.status.as_ref().is_some_and(|status| status.ready);
+        let first = view::phase(er).is_none() && write.phase.is_none();
+        let mut fields = Map::new();
+        let mut set = |key: &str, value: Value| {
+            fields.insert(key.to_owned(), value);
+        };
+        if let Some(phase) = write.phase {
+            set("phase", json!(phase));
+        } else if first {
+            set("phase", json!(EphemeralRunnerPhase::Pending));
+        }
+        if let Some(ready) = write.ready.filter(|ready| *ready != was_ready) {
+            set("ready", json!(ready));
+        }
+        match write.reason {
+            Change::Keep => {}
+            Change::Clear if recorded_reason(er).is_none() => {}
+            Change::Clear => {
+                set("reason", Value::Null);
+                set("message", Value::Null);
+            }
+            Change::Set((word, message)) => {
+                set("reason", word.into());
+                set("message", message.into());
+            }
+        }
+        if let Some(failures) = write.failures {
+            set("failures", failures);
+        }
+        if self.id_is_unrecorded(er) {
+            set("runnerId", json!(self.registration.id()));
+            set("runnerName", self.name.as_str().into());
+        }
+        if fields.is_empty() {
+            return false;
+        }
+        self.runner.begin();
+        turn.kube(
+            Tag::WriteStatus,
+            KubeRequest::Patch {
+                target: self.reference(Kind::EphemeralRunner),
+                body: json!({ "status": fields }),
+                status: true,
+                // the listener may be setting `Running` right now, which must not be undone
+                lock: first
+                    .then(|| er.metadata.resource_version.clone())
+                    .flatten(),
+            },
+        );
+        true
+    }
+
+    pub(super) fn id_is_unrecorded(&self, er: &EphemeralRunner) -> bool {
+        self.registration
+            .id()
+            .is_some_and(|id| view::runner_id(er) != Some(id))
+    }
+
+    /// Keeps the status of a runner with a living pod up to date.
+    pub(super) fn refresh_status(
+        &mut self,
+        er: &EphemeralRunner,
+        pod: &Pod,
+        state: &PodState,
+        turn: &mut Turn<Self>,
+    ) {
+        let reason = match (&state.trouble, recorded_reason(er)) {
+            (Some(trouble), word) if word != Some(trouble.0.as_str()) => {
+                Change::Set(trouble.clone())
+            }
+            (None, Some(_)) if state.runs => Change::Clear,
+            _ => Change::Keep,
+        };
+        let was_ready = er.status.as_ref().is_some_and(|status| status.ready);
+        let urgent = state.ready != was_ready
+            || !matches!(reason, Change::Keep)
+            || self.asked == Asked::Release;
+        let unrecorded = view::phase(er).is_none() || self.id_is_unrecorded(er);
+        let created = pod.metadata.creation_timestamp.as_ref();
+        let due = after(created.map_or(turn.now, |time| time.0), FIRST_WRITE);
+        if unrecorded && !urgent && due > turn.now {
+            return turn.wake_at(due);
+        }
+        if unrecorded || urgent {
+            let write = StatusWrite {
+                phase: None,
+                ready: Some(state.ready),
+                reason,
+                failures: None,
+            };
+            self.write_status(er, write, turn);
+        }
+    }
+
+    /// What keeps the runner from getting its pod, if something does.
+    pub(super) fn trouble(&self) -> Option<Reason> {
+        let refused = |error: Option<&KubeError>| {
+            let error = error?;
+            let word = match error.kind {
+                KubeErrorKind::QuotaExceeded => "QuotaExceeded",
+                KubeErrorKind::NamespaceTerminating => "NamespaceTerminating",
+                KubeErrorKind::Forbidden => "Forbidden",
+                KubeErrorKind::Unavailable | KubeErrorKind::Other => "RequestFailed",
+                _ => return None,
+            };
+            Some((word.to_owned(), error.message.clone()))
+        };
+        self.registration
+            .trouble()
+            .or_else(|| refused(self.secret.last_error()))
+            .or_else(|| refused(self.pod.last_error()))
+    }
+
+    /// Puts what keeps the runner from getting its pod into the status once it has lasted.
+    pub(super) fn note_trouble(&mut self, er: &EphemeralRunner, turn: &mut Turn<Self>) {
+        let Some(trouble) = self.trouble() else {
+            self.trouble_since = None;
+            return;
+        };
+        let since = match &self.trouble_since {
+            Some((word, since)) if *word == trouble.0 => *since,
+            _ => {
+                self.trouble_since = Some((trouble.0.clone(), turn.now));
+                turn.now
+            }
+        };
+        let due = after(since, FIRST_WRITE);
+        if due > turn.now {
+            turn.wake_at(due);
+        } else if recorded_reason(er) != Some(trouble.0.as_str()) {
+            let write = StatusWrite {
+                phase: None,
+                ready: None,
+                reason: Change::Set(trouble),
+                failures: None,
+            };
+            self.write_status(er, write, turn);
+        }
+    }
+
+    /// Publishes a failure.
+    pub(super) fn announce(&self, word: &'static str, reason: &Reason, turn: &mut Turn<Self>) {
+        let message = format!("{}: {}", reason.0, reason.1);
+        self.event(turn, EventSeverity::Warning, word, message);
+    }
+}
+
+fn recorded_reason(er: &EphemeralRunner) -> Option<&str> {
+    er.status
+        .as_ref()
+        .and_then(|status| status.reason.as_deref())
+        .filter(|word| !word.is_empty())
+}

@@ -1,0 +1,114 @@
+//! What an EphemeralRunner says of itself: the part of a runner's report that is on record.
+//!
+//! Used by the runner for its reports, and by its set for runners whose actor has not
+//! spoken yet.
+
+use crate::api::constants::annotations;
+use crate::api::{EphemeralRunner, EphemeralRunnerPhase};
+use crate::clock::Timestamp;
+use crate::messages::{RunnerReport, RunnerState};
+
+/// The report that follows from the object alone. Whatever it does not say is taken for the
+/// worse: a pod or Secret may exist.
+#[must_use]
+pub fn view(er: &EphemeralRunner) -> RunnerReport {
+    let status = er.status.as_ref();
+    let text = |field: Option<&String>| field.cloned().unwrap_or_default();
+    let reason = text(status.and_then(|status| status.reason.as_ref()));
+    let message = text(status.and_then(|status| status.message.as_ref()));
+    RunnerReport {
+        name: er.metadata.name.clone().unwrap_or_default(),
+        uid: er.metadata.uid.clone().unwrap_or_default(),
+        created: created(er),
+        patch_id: number(er, annotations::PATCH_ID),
+        revision: number(er, annotations::ACTIONABLE_REVISION),
+        state: state(er),
+        has_job: has_job(er),
+        deleting: is_deleting(er),
+        holds_resources: true,
+        registered: runner_id(er).is_some(),
+        ready: status.is_some_and(|status| status.ready),
+        refused: false,
+        reason: (!reason.is_empty()).then_some((reason, message)),
+    }
+}
+
+/// Whether the listener has recorded a job on it.
+#[must_use]
+pub fn has_job(er: &EphemeralRunner) -> bool {
+    er.status.as_ref().is_some_and(|status| {
+        status.phase == Some(EphemeralRunnerPhase::Running)
+            || status.job_id.as_deref().is_some_and(|id| !id.is_empty())
+            || status.job_request_id.is_some_and(|id| id > 0)
+    })
+}
+
+/// Whether the job recorded on it is recorded as ended.
+#[must_use]
+pub fn job_ended(er: &EphemeralRunner) -> bool {
+    er.status.as_ref().is_some_and(|status| {
+        status.job_finished_at.is_some()
+            || status
+                .job_result
+                .as_deref()
+                .is_some_and(|result| !result.is_empty())
+    })
+}
+
+/// Whether it has a deletionTimestamp.
+#[must_use]
+pub const fn is_deleting(er: &EphemeralRunner) -> bool {
+    er.metadata.deletion_timestamp.is_some()
+}
+
+/// Whether its phase is one that it never leaves.
+#[must_use]
+pub fn is_done(er: &EphemeralRunner) -> bool {
+    use EphemeralRunnerPhase::{Failed, Outdated, Succeeded};
+    matches!(phase(er), Some(Succeeded | Failed | Outdated))
+}
+
+/// Its phase, if it has one.
+#[must_use]
+pub fn phase(er: &EphemeralRunner) -> Option<EphemeralRunnerPhase> {
+    er.status.as_ref().and_then(|status| status.phase)
+}
+
+/// Its id in the Actions service, if that is on record.
+#[must_use]
+pub fn runner_id(er: &EphemeralRunner) -> Option<i64> {
+    er.status
+        .as_ref()
+        .and_then(|status| status.runner_id)
+        .filter(|id| *id > 0)
+}
+
+/// A verdict on the runner's version stands whether or not a job was recorded: the service
+/// may give a job to a runner that then refuses to run.
+fn state(er: &EphemeralRunner) -> RunnerState {
+    match phase(er) {
+        Some(EphemeralRunnerPhase::Succeeded) => RunnerState::Finished,
+        Some(EphemeralRunnerPhase::Failed) if has_job(er) => RunnerState::Finished,
+        Some(EphemeralRunnerPhase::Failed) => RunnerState::Failed,
+        Some(EphemeralRunnerPhase::Outdated) => RunnerState::Outdated,
+        Some(EphemeralRunnerPhase::Running) => RunnerState::Running,
+        Some(EphemeralRunnerPhase::Pending) | None if has_job(er) => RunnerState::Running,
+        Some(EphemeralRunnerPhase::Pending) | None => RunnerState::Pending,
+    }
+}
+
+fn created(er: &EphemeralRunner) -> Timestamp {
+    er.metadata
+        .creation_timestamp
+        .as_ref()
+        .map_or(Timestamp::UNIX_EPOCH, |time| time.0)
+}
+
+fn number(er: &EphemeralRunner, annotation: &str) -> i64 {
+    er.metadata
+        .annotations
+        .as_ref()
+        .and_then(|annotations| annotations.get(annotation))
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(0)
+}
