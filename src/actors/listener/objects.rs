@@ -88,7 +88,8 @@ pub fn remove<T: KubeObject>(
         Presence::Unknown => {
             step.read(slot, part, target);
         }
-        Presence::Absent => return true,
+        // one that is being created is about to be there
+        Presence::Absent => return !slot.is_in_flight(),
         Presence::Present(live) => {
             let uid = live.meta().uid.clone().unwrap_or_default();
             match whose(live.as_ref(), al) {

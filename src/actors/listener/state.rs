@@ -129,9 +129,10 @@ impl ListenerMachine {
     fn observe(&mut self, object: Object) {
         let name = object.meta().name.clone().unwrap_or_default();
         match object {
-            Object::AutoscalingListener(al) => {
-                // whoever touches it wants it looked after
-                if name == self.name && self.al.observe(al) {
+            Object::AutoscalingListener(al) if name == self.name => {
+                let moved = self.al.observe(al);
+                if moved {
+                    // whoever touches it wants it looked after
                     self.refresh_sources();
                 }
             }
@@ -212,6 +213,7 @@ impl ListenerMachine {
         let known = self.last_seen.as_deref().map(uid);
         if known != Some(uid(al)) {
             self.restarts = Restarts::recorded(al.status.as_ref());
+            self.orphaned &= known.is_none();
             if known.is_some() {
                 self.parts.forget();
             }

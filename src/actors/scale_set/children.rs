@@ -39,12 +39,19 @@ pub struct RunnerSetChild {
 impl ListenerChild {
     /// Whether neither the object nor an actor for it is there.
     pub const fn is_gone(&self) -> bool {
-        !self.alive && self.object.is_absent()
+        !self.alive && self.object.is_absent() && !self.object.is_in_flight()
     }
 
     /// Whether the actor says that the listener runs.
     pub fn is_ready(&self) -> bool {
         self.report.as_ref().is_some_and(|report| report.ready)
+    }
+}
+
+impl RunnerSetChild {
+    /// Whether neither the object nor an actor for it or its runners is there.
+    pub const fn is_gone(&self) -> bool {
+        !self.alive && self.object.is_absent() && !self.object.is_in_flight()
     }
 }
 

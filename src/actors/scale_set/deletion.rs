@@ -10,6 +10,7 @@ use super::state::ScaleSetMachine;
 use super::step::Step;
 use super::vocabulary::ScaleSetTag;
 use crate::actors::backoff::Schedule;
+use crate::actors::listener::owned::{Ownership, ownership};
 use crate::actors::tracked::Presence;
 use crate::api::AutoscalingRunnerSet;
 use crate::api::constants::annotations::RUNNER_SCALE_SET_ID;
@@ -108,7 +109,7 @@ impl ScaleSetMachine {
         if !self.remove_listeners(None, step) {
             return Some("the listener to end".to_owned());
         }
-        if !self.remove_runner_set(step) {
+        if !self.remove_runner_set(ars, step) {
             return Some(self.remaining_runners());
         }
         if !self.deregister(ars, step) {
@@ -131,13 +132,14 @@ impl ScaleSetMachine {
         None
     }
 
-    fn remove_runner_set(&mut self, step: &mut Step) -> bool {
+    fn remove_runner_set(&mut self, ars: &AutoscalingRunnerSet, step: &mut Step) -> bool {
         match self.runner_set.object.presence().clone() {
             Presence::Unknown => {
                 self.read_runner_set(step);
                 false
             }
-            Presence::Absent => !self.runner_set.alive,
+            Presence::Absent => self.runner_set.is_gone(),
+            Presence::Present(live) if ownership(&live.metadata, ars) == Ownership::Foreign => true,
             Presence::Present(live) => {
                 if live.metadata.deletion_timestamp.is_none() {
                     self.delete_runner_set(&live, step);
@@ -159,12 +161,20 @@ impl ScaleSetMachine {
 
     /// Deletes the scale set in the service and then forgets its id. Says whether that is done.
     fn deregister(&mut self, ars: &AutoscalingRunnerSet, step: &mut Step) -> bool {
-        let Some(id) = recorded_id(ars) else {
+        if self.registration.is_calling() {
+            // what that call makes has to go too
+            return false;
+        }
+        let recorded = recorded_id(ars);
+        let Some(id) = self.registration.unrecorded_id().or(recorded) else {
             return true;
         };
         if self.deregistration.done {
-            self.forget_id(ars, id, step);
-            return false;
+            self.say_what_is_left(ars, id, step);
+            if recorded.is_some() {
+                self.forget_id(ars, step);
+            }
+            return recorded.is_none();
         }
         let deregistration = &mut self.deregistration;
         if deregistration.in_flight {
@@ -182,7 +192,7 @@ impl ScaleSetMachine {
         false
     }
 
-    fn forget_id(&mut self, ars: &AutoscalingRunnerSet, id: i64, step: &mut Step) {
+    fn say_what_is_left(&mut self, ars: &AutoscalingRunnerSet, id: i64, step: &mut Step) {
         if let Some(error) = self.deregistration.left.clone() {
             let message = format!(
                 "the scale set with id {id} was left in the Actions service at {}, delete it \
@@ -191,6 +201,9 @@ impl ScaleSetMachine {
             );
             self.announce(ars, EventSeverity::Warning, "ScaleSetLeft", message, step);
         }
+    }
+
+    fn forget_id(&mut self, ars: &AutoscalingRunnerSet, step: &mut Step) {
         let body = json!({ "metadata": { "annotations": { RUNNER_SCALE_SET_ID: null } } });
         self.send_scale_set(step, body.to_string(), || {
             KubeRequest::patch(ars.reference(), body)

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::conditions::Finding;
-use super::registration::Registered;
+use super::registration::{Registered, reason_of};
 use super::runner_set::OUTDATED;
 use super::state::ScaleSetMachine;
 use super::step::Step;
@@ -17,6 +17,7 @@ use super::vocabulary::ScaleSetTag;
 use crate::actors::listener::Verb;
 use crate::actors::listener::owned::FREELY;
 use crate::actors::tracked::Presence;
+use crate::api::constants::labels;
 use crate::api::{
     AutoscalingListener, AutoscalingListenerPhase, AutoscalingListenerSpec, AutoscalingRunnerSet,
 };
@@ -62,6 +63,7 @@ impl ScaleSetMachine {
     pub(super) fn remove_listeners(&mut self, but: Option<&str>, step: &mut Step) -> bool {
         self.listeners
             .retain(|name, child| but == Some(name.as_str()) || !child.is_gone());
+        let (namespace, scale_set) = (self.namespace.clone(), self.name.clone());
         let mut gone = true;
         let mut unknown = Vec::new();
         for (name, child) in &mut self.listeners {
@@ -75,6 +77,7 @@ impl ScaleSetMachine {
                 }
                 // the actor may still be busy with what is left
                 Presence::Absent => gone = false,
+                Presence::Present(live) if !is_of(&live, &namespace, &scale_set) => {}
                 Presence::Present(live) => {
                     gone = false;
                     if live.metadata.deletion_timestamp.is_none() {
@@ -108,8 +111,7 @@ impl ScaleSetMachine {
 
     /// Whether the AutoscalingListener says that it is this scale set's.
     pub(super) fn owns(&self, listener: &AutoscalingListener) -> bool {
-        listener.spec.autoscaling_runner_set_namespace == self.namespace
-            && listener.spec.autoscaling_runner_set_name == self.name
+        is_of(listener, &self.namespace, &self.name)
     }
 
     fn create_listener(&mut self, name: &str, desired: AutoscalingListener, step: &mut Step) {
@@ -175,17 +177,13 @@ impl ScaleSetMachine {
         live: &Arc<AutoscalingListener>,
         step: &mut Step,
     ) -> bool {
-        // an edit of these two fields by hand is drift; another scale set's name is not ours
-        let theirs = &live.spec;
-        let spec_is_ours = self.owns(live)
-            || theirs.autoscaling_runner_set_name.is_empty()
-            || theirs.autoscaling_runner_set_namespace.is_empty();
         if live.metadata.deletion_timestamp.is_some() {
             return false;
         }
-        if spec_is_ours {
+        if self.owns(live) {
             return true;
         }
+        let theirs = &live.spec;
         let message = format!(
             "{} belongs to the scale set {}/{} and is in the way: remove it",
             live.reference(),
@@ -220,9 +218,10 @@ impl ScaleSetMachine {
         }
         let going = |live: &AutoscalingListener| live.metadata.deletion_timestamp.is_some();
         match (&child.report, child.object.get()) {
-            (_, None) if child.object.is_absent() => {
-                Finding::fails("Creating", "the listener is being created")
-            }
+            (_, None) if child.object.is_absent() => match self.registration.error() {
+                Some(error) => Finding::fails(reason_of(error.kind), &error.message),
+                None => Finding::fails("Creating", "the listener is being created"),
+            },
             (_, Some(live)) if going(live) => {
                 Finding::fails("Replacing", "the listener is being replaced")
             }
@@ -236,6 +235,19 @@ impl ScaleSetMachine {
             (None, _) => Finding::Unknown,
         }
     }
+}
+
+/// Whether the AutoscalingListener is that scale set's: it says so in its spec or, should that
+/// have been edited, in its labels.
+fn is_of(listener: &AutoscalingListener, namespace: &str, name: &str) -> bool {
+    let spec = &listener.spec;
+    let label = |key: &str| {
+        let all = listener.metadata.labels.as_ref();
+        all.and_then(|all| all.get(key)).map(String::as_str)
+    };
+    (spec.autoscaling_runner_set_namespace == namespace && spec.autoscaling_runner_set_name == name)
+        || (label(labels::SCALE_SET_NAMESPACE) == Some(namespace)
+            && label(labels::SCALE_SET_NAME) == Some(name))
 }
 
 /// Where the live one differs such that it is replaced; its phase can be changed.

@@ -10,9 +10,10 @@ use crate::messages::{Effect, ListenerCommand, ListenerDirective, ScaleSetDirect
 impl ScaleSetMachine {
     /// Waits until all children are gone, then ends.
     pub(super) fn wind_up(&mut self, step: &mut Step) {
-        let mut left = self.runner_set.alive;
+        // what is being created is about to be there
+        let mut left = self.runner_set.alive || self.runner_set.object.is_in_flight();
         for (name, child) in &mut self.listeners {
-            left |= child.alive;
+            left |= child.alive || child.object.is_in_flight();
             let known = child.object.get();
             let going = known.is_some_and(|live| live.metadata.deletion_timestamp.is_some());
             if child.alive && !going && !child.told {

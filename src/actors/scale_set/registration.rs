@@ -102,6 +102,22 @@ impl Registration {
         self.confirmed = false;
     }
 
+    /// Whether a call is in flight.
+    pub const fn is_calling(&self) -> bool {
+        self.in_flight.is_some()
+    }
+
+    /// Id of a scale set that no annotation names yet.
+    pub fn unrecorded_id(&self) -> Option<i64> {
+        let known = self.known.as_ref().filter(|_| self.unrecorded);
+        known.map(|known| known.id)
+    }
+
+    /// Why the last call failed.
+    pub const fn error(&self) -> Option<&ActionsError> {
+        self.error.as_ref()
+    }
+
     /// Lets the next call go at once.
     pub const fn forgive(&mut self) {
         self.failures = 0;
@@ -527,7 +543,8 @@ pub const fn is_for_a_person(kind: ActionsErrorKind) -> bool {
     )
 }
 
-const fn reason_of(kind: ActionsErrorKind) -> &'static str {
+/// One word for it.
+pub const fn reason_of(kind: ActionsErrorKind) -> &'static str {
     match kind {
         ActionsErrorKind::Credentials => "CredentialsUnusable",
         ActionsErrorKind::Unauthorized => "CredentialsRefused",

@@ -53,7 +53,9 @@ impl ScaleSetMachine {
             }
             Presence::Present(live) => self.correct_runner_set(ars, &live, &desired, step),
         };
-        step.findings.runners = self.runners_finding(state);
+        if step.findings.runners == Finding::Unknown {
+            step.findings.runners = self.runners_finding(state);
+        }
         state
     }
 

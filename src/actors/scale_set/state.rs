@@ -217,6 +217,10 @@ impl ScaleSetMachine {
         step.findings.parked = parked;
         step.findings.settled =
             registered.settled && listener && runner_set != RunnerSetState::Changing;
+        if step.findings.settled {
+            // the next change is news, even if it is the same again
+            self.settle("ListenerReplaced");
+        }
     }
 
     /// Nothing is made before the finalizer is there that sees to its end.

@@ -447,3 +447,71 @@ fn no_secret_reaches_events_reports_or_debug_output() {
     let said = format!("{:?}{:?}{:?}", world.events, world.reports, world.machine);
     assert!(!said.contains("t0p-s3cret"));
 }
+
+#[test]
+fn what_was_being_created_when_the_listener_was_deleted_goes_too() {
+    for kind in [
+        Kind::ServiceAccount,
+        Kind::Role,
+        Kind::RoleBinding,
+        Kind::Secret,
+        Kind::Pod,
+    ] {
+        let mut world = World::new();
+        world.hold = Some(kind);
+        world.pass(1);
+        world
+            .cluster
+            .delete(Kind::AutoscalingListener, CONTROLLER, NAME);
+        world.settle();
+        assert!(!world.stopped, "{kind}");
+        world.release();
+        world.pass(30);
+        assert!(world.stopped, "{kind}");
+        assert_eq!(
+            world.cluster.objects.len(),
+            1,
+            "{kind}: {:?}",
+            world.cluster.objects.keys()
+        );
+    }
+}
+
+#[test]
+fn watch_events_may_overtake_answers() {
+    let mut world = World::new();
+    world.watch_first = true;
+    world.pass(1);
+    world.start_pod();
+    world.settle();
+    assert!(world.report().ready);
+    assert_eq!(world.cluster.count("create"), 5);
+    world.end_listener(1);
+    world.pass(1);
+    assert_eq!(world.cluster.count("create Pod"), 2);
+    world.start_pod();
+    world
+        .cluster
+        .delete(Kind::AutoscalingListener, CONTROLLER, NAME);
+    world.settle();
+    world.finish_pod();
+    world.pass(1);
+    assert!(world.stopped);
+    assert_eq!(world.cluster.objects.len(), 1);
+}
+
+#[test]
+fn a_successor_of_an_orphan_is_kept() {
+    let mut world = World::running();
+    world.command(ListenerCommand::Orphaned);
+    world.finish_pod();
+    // the successor comes before the end of the old one was noticed
+    world
+        .cluster
+        .vanish(Kind::AutoscalingListener, CONTROLLER, NAME);
+    world.cluster.shown.clear();
+    world.cluster.apply(super::world::listener());
+    world.pass(1);
+    assert!(!world.stopped);
+    assert!(world.pod().is_some());
+}

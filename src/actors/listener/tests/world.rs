@@ -11,7 +11,9 @@ use crate::actors::listener::ListenerMachine;
 use crate::actors::{InputOf, Machine};
 use crate::api::AutoscalingListener;
 use crate::clock::{Timestamp, after};
-use crate::messages::{Effect, EventNote, Input, Kind, ListenerCommand, ListenerReport, Object};
+use crate::messages::{
+    Effect, EventNote, Input, Kind, KubeRequest, ListenerCommand, ListenerReport, Object,
+};
 use crate::resources::ControllerSettings;
 
 pub const CONTROLLER: &str = "control";
@@ -26,6 +28,11 @@ pub struct World {
     pub events: Vec<EventNote>,
     pub stopped: bool,
     pub wake: Option<Timestamp>,
+    /// Watch events overtake answers.
+    pub watch_first: bool,
+    /// Answers to creations of this kind are kept back, and no watch shows it.
+    pub hold: Option<Kind>,
+    held: Vec<InputOf<ListenerMachine>>,
     queue: VecDeque<InputOf<ListenerMachine>>,
 }
 
@@ -92,6 +99,9 @@ impl World {
             events: Vec::new(),
             stopped: false,
             wake: None,
+            watch_first: false,
+            hold: None,
+            held: Vec::new(),
             queue: VecDeque::new(),
         };
         let token = secret("credentials", &[("github_token", "t0p-s3cret")]);
@@ -122,14 +132,31 @@ impl World {
     }
 
     fn next_input(&mut self) -> Option<InputOf<ListenerMachine>> {
-        if let Some(input) = self.queue.pop_front() {
+        if self.watch_first {
+            self.next_shown().or_else(|| self.queue.pop_front())
+        } else {
+            let answer = self.queue.pop_front();
+            answer.or_else(|| self.next_shown())
+        }
+    }
+
+    fn next_shown(&mut self) -> Option<InputOf<ListenerMachine>> {
+        loop {
+            let shown = self.cluster.shown.pop_front()?;
+            let input = match shown {
+                Shown::Observed(object) if Some(object.kind()) == self.hold => continue,
+                Shown::Observed(object) => Input::Observed(object),
+                Shown::Gone(object, uid) => Input::Gone { object, uid },
+            };
             return Some(input);
         }
-        let shown = self.cluster.shown.pop_front()?;
-        Some(match shown {
-            Shown::Observed(object) => Input::Observed(object),
-            Shown::Gone(object, uid) => Input::Gone { object, uid },
-        })
+    }
+
+    /// Lets the answers go that were kept back.
+    pub fn release(&mut self) {
+        self.hold = None;
+        self.queue.extend(self.held.drain(..));
+        self.settle();
     }
 
     fn carry_out(&mut self, effects: Vec<crate::actors::EffectOf<ListenerMachine>>) {
@@ -137,7 +164,14 @@ impl World {
             match effect {
                 Effect::Kube(tag, request) => {
                     let result = self.cluster.run(&request);
-                    self.queue.push_back(Input::Kube(tag, result));
+                    let answer = Input::Kube(tag, result);
+                    if matches!(request, KubeRequest::Create(_))
+                        && Some(request.kind()) == self.hold
+                    {
+                        self.held.push(answer);
+                    } else {
+                        self.queue.push_back(answer);
+                    }
                 }
                 Effect::WakeAt(time) => {
                     self.wake = Some(self.wake.map_or(time, |known| known.min(time)));

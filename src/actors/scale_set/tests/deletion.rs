@@ -273,3 +273,57 @@ fn a_scale_set_that_is_gone_at_the_start_ends_at_once() {
     assert_gone(&world);
     assert!(world.cluster.writes.is_empty());
 }
+
+#[test]
+fn what_was_being_created_when_the_scale_set_was_deleted_goes_too() {
+    for kind in [Kind::AutoscalingListener, Kind::EphemeralRunnerSet] {
+        let mut world = World::new();
+        world.hold = Some(kind);
+        world.pass(5);
+        delete(&mut world);
+        world.pass(5);
+        assert!(!world.stopped);
+        world.release();
+        world.pass(60);
+        assert_gone(&world);
+        assert!(world.service.sets.is_empty());
+    }
+}
+
+#[test]
+fn a_registration_under_way_is_taken_back() {
+    let mut world = World::new();
+    world.hold_calls = true;
+    world.settle();
+    // nothing was found; the answer to the creation is kept back
+    world.release_calls_once();
+    delete(&mut world);
+    assert_eq!(world.service.sets.len(), 1);
+    world.release();
+    world.pass(60);
+    assert_gone(&world);
+    assert!(world.service.sets.is_empty());
+}
+
+#[test]
+fn objects_of_others_are_left_alone() {
+    let mut world = World::new();
+    world.cluster.apply(from_value(
+        Kind::EphemeralRunnerSet,
+        json!({"metadata": {"name": POOL, "namespace": RUNNERS, "ownerReferences": [
+            {"apiVersion": "other/v1", "kind": "Fleet", "name": "f", "uid": "f-1", "controller": true}]},
+            "spec": {"patchID": 0}}),
+    ));
+    world.pass(60);
+    assert!(
+        world
+            .condition("RunnersReady")
+            .starts_with("False ForeignObject")
+    );
+    assert_eq!(world.events_of("ForeignObject"), 1);
+    delete(&mut world);
+    world.pass(60);
+    assert!(world.cluster.names(Kind::AutoscalingRunnerSet).is_empty());
+    assert_eq!(world.cluster.count("delete EphemeralRunnerSet"), 0);
+    assert_eq!(world.cluster.names(Kind::EphemeralRunnerSet), [POOL]);
+}

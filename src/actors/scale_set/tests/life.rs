@@ -409,3 +409,40 @@ fn a_set_left_by_a_predecessor_goes_first() {
     let owner = &world.ers().metadata.owner_references.clone().unwrap()[0];
     assert_eq!(Some(&owner.uid), world.ars().metadata.uid.as_ref());
 }
+
+#[test]
+fn watch_events_may_overtake_answers() {
+    let mut world = World::new();
+    world.watch_first = true;
+    world.pass(5);
+    assert_eq!(world.phase(), Some(Phase::Running));
+    world.edit(|ars| {
+        ars["spec"]["maxRunners"] = json!(2);
+        ars["spec"]["runnerGroup"] = json!("gpu");
+        ars["spec"]["template"]["spec"]["containers"][0]["image"] = json!("runner:2");
+    });
+    world.pass(10);
+    assert!(world.is_observed());
+    assert_eq!(world.ers().spec.actionable_revision, Some(2));
+    assert_eq!(world.most_pods, 1);
+    world
+        .cluster
+        .delete(Kind::AutoscalingRunnerSet, RUNNERS, POOL);
+    world.pass(10);
+    assert!(world.stopped);
+    assert_eq!(world.cluster.objects.len(), 1);
+}
+
+#[test]
+fn a_listener_whose_owner_fields_were_edited_is_still_ours() {
+    let mut world = World::settled();
+    let name = world.al().metadata.name.clone().unwrap();
+    world
+        .cluster
+        .edit(Kind::AutoscalingListener, CONTROLLER, &name, |al| {
+            al["spec"]["autoscalingRunnerSetName"] = json!("ghost");
+        });
+    world.pass(10);
+    assert_eq!(world.al().spec.autoscaling_runner_set_name, POOL);
+    assert_eq!(world.phase(), Some(Phase::Running));
+}

@@ -19,8 +19,8 @@ use crate::api::{
 use crate::clock::{Timestamp, after};
 use crate::messages::{
     ActionsAnswer, ActionsCall, ActionsError, ActionsErrorKind, ActionsRequest, Effect, EventNote,
-    Input, Kind, KubeObject, ListenerDirective, Object, ObjectRef, RunnerCounts, RunnerGroup,
-    RunnerScaleSet, RunnerSetDirective, RunnerSetReport, ScaleSetDirective,
+    Input, Kind, KubeObject, KubeRequest, ListenerDirective, Object, ObjectRef, RunnerCounts,
+    RunnerGroup, RunnerScaleSet, RunnerSetDirective, RunnerSetReport, ScaleSetDirective,
 };
 use crate::resources::ControllerSettings;
 
@@ -137,6 +137,13 @@ pub struct World {
     /// Pods of listeners get running by themselves.
     pub kubelet: bool,
     pub most_pods: usize,
+    /// Watch events overtake answers.
+    pub watch_first: bool,
+    /// Answers to creations of this kind by the scale set are kept back, and no watch shows it.
+    pub hold: Option<Kind>,
+    /// Answers of the Actions service are kept back.
+    pub hold_calls: bool,
+    held: Vec<Message>,
     wake: BTreeMap<String, Timestamp>,
     queue: VecDeque<Message>,
 }
@@ -185,6 +192,10 @@ impl World {
             stopped: false,
             kubelet: true,
             most_pods: 0,
+            watch_first: false,
+            hold: None,
+            hold_calls: false,
+            held: Vec::new(),
             wake: BTreeMap::new(),
             queue: VecDeque::new(),
         };
@@ -282,7 +293,9 @@ impl World {
         for _ in 0..20_000 {
             let pods = self.cluster.names(Kind::Pod).len();
             self.most_pods = self.most_pods.max(pods);
-            if let Some(message) = self.queue.pop_front() {
+            if let Some(shown) = self.overtaking() {
+                self.route(shown);
+            } else if let Some(message) = self.queue.pop_front() {
                 self.handle(message);
             } else if let Some(shown) = self.cluster.shown.pop_front() {
                 self.route(shown);
@@ -291,6 +304,25 @@ impl World {
             }
         }
         panic!("it does not come to rest: {:#?}", self.cluster.writes);
+    }
+
+    fn overtaking(&mut self) -> Option<Shown> {
+        let shown = &mut self.cluster.shown;
+        self.watch_first.then(|| shown.pop_front()).flatten()
+    }
+
+    /// Lets the answers go that were kept back.
+    pub fn release(&mut self) {
+        self.hold = None;
+        self.hold_calls = false;
+        self.queue.extend(self.held.drain(..));
+        self.settle();
+    }
+
+    /// Lets the answers go that were kept back, and keeps back those to the next calls.
+    pub fn release_calls_once(&mut self) {
+        self.queue.extend(self.held.drain(..));
+        self.settle();
     }
 
     pub fn pass(&mut self, seconds: i64) {
@@ -367,13 +399,22 @@ impl World {
             match effect {
                 Effect::Kube(tag, request) => {
                     let result = self.cluster.run(&request);
-                    self.queue
-                        .push_back(Message::ScaleSet(Input::Kube(tag, result)));
+                    let answer = Message::ScaleSet(Input::Kube(tag, result));
+                    if is_create(&request) && Some(request.kind()) == self.hold {
+                        self.cluster.shown.pop_back();
+                        self.held.push(answer);
+                    } else {
+                        self.queue.push_back(answer);
+                    }
                 }
                 Effect::Actions(tag, request) => {
                     let result = self.service.run(request);
-                    self.queue
-                        .push_back(Message::ScaleSet(Input::Actions(tag, result)));
+                    let answer = Message::ScaleSet(Input::Actions(tag, result));
+                    if self.hold_calls {
+                        self.held.push(answer);
+                    } else {
+                        self.queue.push_back(answer);
+                    }
                 }
                 Effect::WakeAt(time) => self.wake_at(String::new(), time),
                 Effect::Event(note) => self.events.push(note),
@@ -535,4 +576,8 @@ impl World {
         self.queue
             .push_back(Message::ScaleSet(Input::Actions(tag, result)));
     }
+}
+
+fn is_create(request: &KubeRequest) -> bool {
+    matches!(request, KubeRequest::Create(_))
 }
