@@ -26,6 +26,8 @@ const MAX_FAILURES: usize = 5;
 const DAY: i64 = 86_400;
 /// How long, in seconds, a quota may keep a runner from getting its pod.
 const QUOTA_PATIENCE: i64 = 600;
+/// How long, in seconds, a pod may take to go after its grace period has ended.
+const HANGING_PATIENCE: i64 = 600;
 /// How long, in seconds, a runner whose job is recorded as ended may take to end by itself.
 const JOB_END_GRACE: i64 = 30;
 
@@ -178,7 +180,7 @@ impl RunnerMachine {
                 }
             }
             None => {
-                if !self.end_overdue(er, &state, turn) {
+                if !self.end_hanging(er, pod, turn) && !self.end_overdue(er, &state, turn) {
                     self.refresh_status(er, pod, &state, turn);
                 }
                 self.force_pod(pod, turn);
@@ -200,6 +202,22 @@ impl RunnerMachine {
             }
             Own::Absent | Own::Foreign => {}
         }
+    }
+
+    /// A runner whose pod hangs in deletion is of no use: the set makes another. Says whether
+    /// it is so.
+    fn end_hanging(&mut self, er: &EphemeralRunner, pod: &Pod, turn: &mut Turn<Self>) -> bool {
+        let Some(deletion) = pod.metadata.deletion_timestamp.as_ref() else {
+            return false;
+        };
+        let end = after(deletion.0, HANGING_PATIENCE);
+        if end > turn.now {
+            turn.wake_at(end);
+            return false;
+        }
+        let message = "the pod has hung in deletion for 10 minutes: its node may be lost";
+        self.fail(er, &reason("PodHangs", message), turn);
+        true
     }
 
     /// A runner whose job has ended and that does not end itself is ended. Says whether it is.

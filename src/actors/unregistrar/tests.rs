@@ -170,7 +170,7 @@ fn credentials_of_no_use_are_answered_in_the_end() {
         unregistrar.request("c", removal("acme", 9));
         let claim = only_call(&mut unregistrar, answered);
         unregistrar.finished(claim, Ok(ActionsAnswer::Done), answered);
-        unregistrar.due(answered);
+        assert_eq!(unregistrar.due(answered).answers.len(), 1);
         unregistrar.request("d", removal("acme", 10));
         let claim = only_call(&mut unregistrar, answered);
         unregistrar.finished(claim, error(kind), answered);

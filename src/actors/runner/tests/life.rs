@@ -241,6 +241,19 @@ fn a_runner_whose_job_has_ended_gets_thirty_seconds_to_end_itself() {
     assert!(asked.contains(&"delete Pod".to_owned()), "{asked:?}");
 }
 
+#[test]
+fn a_runner_whose_pod_hangs_in_deletion_fails_after_ten_minutes() {
+    let mut hanging = json!(*pod_in(21, "Running", running(), running()));
+    hanging["metadata"]["deletionTimestamp"] = json!(start());
+    let hanging = std::sync::Arc::new(serde_json::from_value(hanging).unwrap());
+    let status = known(json!({ "ready": true }));
+    let (mut hand, asked) = Hand::found(er(20, status), Some(hanging));
+    assert!(asked.is_empty(), "{asked:?}");
+    assert!(hand.after(599).is_empty());
+    let asked = hand.after(1);
+    assert!(asked[0].contains("PodHangs"), "{asked:?}");
+}
+
 // === failures ===
 
 #[test]

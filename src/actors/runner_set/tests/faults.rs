@@ -1,6 +1,8 @@
 //! A whole life of a set, with one thing going wrong at every request in turn.
 
-use super::world::{Fault, World};
+use proptest::prelude::*;
+
+use super::world::{Fault, SET, World};
 use crate::messages::Kind;
 
 /// Scale-up, a job, a failed runner, a scale-down, and the deletion. Asserts only what holds
@@ -32,7 +34,7 @@ fn live_through(fault: Option<Fault>) -> World {
     assert_eq!(world.live().len(), 1, "{:#?}", world.log);
     assert_eq!(world.registered.len(), 1, "{:#?}", world.log);
 
-    world.delete(Kind::EphemeralRunnerSet, super::world::SET);
+    world.delete(Kind::EphemeralRunnerSet, SET);
     world.advance(120);
     for kind in [
         Kind::EphemeralRunner,
@@ -83,4 +85,132 @@ fn nothing_is_lost_or_doubled_when_the_process_dies_after_a_request() {
 #[test]
 fn two_runs_ask_for_the_same_things_in_the_same_order() {
     assert_eq!(live_through(None).log, live_through(None).log);
+}
+
+/// Something that happens.
+#[derive(Clone, Debug)]
+enum Happening {
+    /// The listener patches: so many runners, with the next patch id, or 0.
+    Patch(i64, bool),
+    /// A job starts on a runner.
+    Job(usize),
+    /// A runner's container ends.
+    Exit(usize, i32),
+    /// A person deletes a runner, or its pod.
+    DeleteRunner(usize),
+    DeletePod(usize),
+    /// The process dies, or its next requests meet a fault.
+    Restart,
+    Fault(usize, usize),
+    /// A new runner spec is published.
+    Revision,
+    /// Time passes.
+    Wait(i64),
+}
+
+fn happening() -> impl Strategy<Value = Happening> {
+    use Happening::{DeletePod, DeleteRunner, Exit, Fault, Job, Patch, Restart, Revision, Wait};
+    prop_oneof![
+        4 => (0_i64..5, any::<bool>()).prop_map(|(replicas, forced)| Patch(replicas, forced)),
+        3 => (0_usize..5).prop_map(Job),
+        3 => (0_usize..5, prop_oneof![Just(0), Just(1)]).prop_map(|(at, code)| Exit(at, code)),
+        1 => (0_usize..5).prop_map(DeleteRunner),
+        1 => (0_usize..5).prop_map(DeletePod),
+        1 => Just(Restart),
+        3 => (0_usize..4, 1_usize..8).prop_map(|(kind, at)| Fault(kind, at)),
+        1 => Just(Revision),
+        2 => (1_i64..90).prop_map(Wait),
+    ]
+}
+
+fn happen(world: &mut World, happening: &Happening, patch: &mut i64, revision: &mut i64) {
+    let at = |world: &World, index: usize, kind: Kind| {
+        let names = world.names(kind);
+        (!names.is_empty()).then(|| names[index % names.len()].clone())
+    };
+    match happening {
+        Happening::Patch(replicas, forced) => {
+            *patch += 1;
+            world.scale(*replicas, if *forced { 0 } else { *patch });
+        }
+        Happening::Job(index) => {
+            if let Some(name) = at(world, *index, Kind::Pod)
+                && world.value(Kind::Pod, &name)["status"]["phase"] == "Running"
+                && world.is_registered(&name)
+            {
+                world.busy(&name);
+            }
+        }
+        Happening::Exit(index, code) => {
+            if let Some(name) = at(world, *index, Kind::Pod) {
+                world.exit(&name, *code);
+            }
+        }
+        Happening::DeleteRunner(index) => {
+            if let Some(name) = at(world, *index, Kind::EphemeralRunner) {
+                world.delete(Kind::EphemeralRunner, &name);
+            }
+        }
+        Happening::DeletePod(index) => {
+            if let Some(name) = at(world, *index, Kind::Pod) {
+                world.delete(Kind::Pod, &name);
+                world.end_job(&name);
+            }
+        }
+        Happening::Restart => {
+            world.restart();
+            world.settle();
+        }
+        Happening::Fault(kind, ahead) => {
+            let at = world.requests + ahead;
+            world.fault = Some(match kind {
+                0 => Fault::LostAnswer(at),
+                1 => Fault::Refused(at),
+                2 => Fault::CrashBefore(at),
+                _ => Fault::CrashAfter(at),
+            });
+        }
+        Happening::Revision => {
+            *revision += 1;
+            world.set_spec(serde_json::json!({ "actionableRevision": *revision }));
+        }
+        Happening::Wait(seconds) => world.advance(*seconds),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    /// Never more runners than the newest `replicas`, no name made twice, no pod deleted under
+    /// its job, id 0 never asked about; afterwards the set gets where it is to be, rests there,
+    /// and leaves nothing behind.
+    #[test]
+    fn whatever_happens_the_set_gets_where_it_is_to_be(
+        happenings in prop::collection::vec(happening(), 1..25),
+    ) {
+        let mut world = World::new();
+        let (mut patch, mut revision) = (0, 1);
+        for happening in &happenings {
+            happen(&mut world, happening, &mut patch, &mut revision);
+        }
+        world.fault = None;
+        for name in world.names(Kind::Pod) {
+            world.end_job(&name);
+            world.exit(&name, 0);
+        }
+        world.advance(700);
+        world.scale(2, 0);
+        world.advance(700);
+        prop_assert_eq!(world.ready().len(), 2, "{:#?}", world.log);
+        let requests = world.requests;
+        world.advance(3_600);
+        prop_assert_eq!(world.requests, requests, "{:#?}", world.log);
+        world.delete(Kind::EphemeralRunnerSet, SET);
+        world.advance(900);
+        for kind in [Kind::EphemeralRunner, Kind::EphemeralRunnerSet, Kind::Pod, Kind::Secret] {
+            prop_assert!(world.names(kind).is_empty(), "{} left: {:#?}", kind, world.log);
+        }
+        prop_assert!(world.registered.is_empty(), "{:#?}", world.log);
+        prop_assert!(world.violations.is_empty(), "{:?}", world.violations);
+    }
 }

@@ -186,8 +186,8 @@ fn while_the_id_is_not_on_record_the_service_is_not_asked_and_the_marker_waits()
     image(&mut world, "img:2", 2);
     world.advance(40);
     assert_eq!(world.count("remove_runner"), 0);
-    assert_eq!(world.live(), [name.clone()]);
-    assert_eq!(world.names(Kind::Pod), [name.clone()]);
+    assert_eq!(world.live(), [name.as_str()]);
+    assert_eq!(world.names(Kind::Pod), [name.as_str()]);
     assert_eq!(applied(&world), 1);
 
     for registered in world.registered.values_mut() {

@@ -44,6 +44,7 @@ enum To {
     Runner(String),
 }
 
+#[allow(clippy::large_enum_variant, reason = "there are few at a time")]
 enum Message {
     Set(InputOf<RunnerSetMachine>),
     Runner(String, InputOf<RunnerMachine>),
@@ -99,12 +100,6 @@ pub struct World {
     /// Reasons of the runners' events.
     pub events: Vec<&'static str>,
     pub violations: Vec<String>,
-}
-
-impl Default for To {
-    fn default() -> Self {
-        Self::Set
-    }
 }
 
 // === the tester's hands ===
@@ -286,16 +281,25 @@ impl World {
             self.registered
                 .retain(|_, registered| registered.name != name);
         }
-        for registered in self.registered.values_mut() {
-            registered.busy &= registered.name != name;
-        }
+        self.end_job(name);
         self.settle();
     }
 
-    pub fn set_pod_status(&mut self, name: &str, status: &Value) {
-        let target = ObjectRef::new(Kind::Pod, NAMESPACE, name);
-        self.merge(&target, &json!({ "status": status }));
-        self.settle();
+    /// The service learns that the runner has no job any more.
+    pub fn end_job(&mut self, name: &str) {
+        for registered in self.registered.values_mut() {
+            registered.busy &= registered.name != name;
+        }
+    }
+
+    /// Runners whose pod is ready.
+    pub fn ready(&self) -> Vec<String> {
+        let mut live = self.live();
+        live.retain(|name| {
+            let status = self.runner(name).and_then(|er| er.status);
+            status.is_some_and(|status| status.ready)
+        });
+        live
     }
 
     /// A person deletes an object.
