@@ -8,7 +8,8 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use http::{HeaderMap, Request, Response};
+use http::header::USER_AGENT;
+use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body_util::{BodyExt, Limited};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -26,18 +27,26 @@ impl ApiServer {
     /// A client that may do everything.
     #[must_use]
     pub fn client(&self) -> kube::Client {
-        self.client_of(Identity::admin())
+        self.client_of(Identity::admin(), None)
+    }
+
+    /// A client that may do everything and gives its name, by which its requests are counted.
+    #[must_use]
+    pub fn client_named(&self, user_agent: &'static str) -> kube::Client {
+        let user_agent = HeaderValue::from_static(user_agent);
+        self.client_of(Identity::admin(), Some(user_agent))
     }
 
     /// A client for whom the roles in the store decide.
     #[must_use]
     pub fn client_as(&self, user: &str, groups: &[&str]) -> kube::Client {
-        self.client_of(Identity::new(user, groups))
+        self.client_of(Identity::new(user, groups), None)
     }
 
-    fn client_of(&self, identity: Identity) -> kube::Client {
+    fn client_of(&self, identity: Identity, user_agent: Option<HeaderValue>) -> kube::Client {
         let service = InProcess {
             server: self.clone(),
+            user_agent,
             identity: Arc::new(identity),
         };
         kube::Client::new(service, "default")
@@ -61,6 +70,7 @@ impl ApiServer {
 struct InProcess {
     server: ApiServer,
     identity: Arc<Identity>,
+    user_agent: Option<HeaderValue>,
 }
 
 impl tower::Service<Request<kube::client::Body>> for InProcess {
@@ -75,7 +85,11 @@ impl tower::Service<Request<kube::client::Body>> for InProcess {
     fn call(&mut self, request: Request<kube::client::Body>) -> Self::Future {
         let this = self.clone();
         Box::pin(async move {
-            let (parts, body) = request.into_parts();
+            let (mut parts, body) = request.into_parts();
+            if let Some(user_agent) = &this.user_agent {
+                let headers = &mut parts.headers;
+                headers.entry(USER_AGENT).or_insert(user_agent.clone());
+            }
             let body = body.collect_bytes().await?;
             let request = Request::from_parts(parts, body);
             Ok(this.server.answer(request, &this.identity).await?)
