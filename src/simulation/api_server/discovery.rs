@@ -30,6 +30,7 @@ pub fn wants_aggregated(accept: &str) -> bool {
 pub fn document(path: &str, registry: &Registry, aggregated: bool) -> Option<Value> {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     match parts.as_slice() {
+        [] => Some(json!({"paths": paths(registry)})),
         ["api"] if aggregated => Some(aggregate(registry, |group| group.is_empty())),
         ["apis"] if aggregated => Some(aggregate(registry, |group| !group.is_empty())),
         ["api"] => Some(json!({
@@ -56,6 +57,31 @@ pub fn document(path: &str, registry: &Registry, aggregated: bool) -> Option<Val
         ["apis", group, version] => resource_list(group, version, registry),
         _ => None,
     }
+}
+
+/// Where there is something to read.
+fn paths(registry: &Registry) -> Vec<String> {
+    let mut paths = vec!["/api".to_owned(), "/api/v1".into(), "/apis".into()];
+    for group in groups(registry).iter().filter(|group| !group.is_empty()) {
+        paths.push(format!("/apis/{group}"));
+        let versions = versions(group, registry);
+        paths.extend(
+            versions
+                .iter()
+                .map(|version| format!("/apis/{group}/{version}")),
+        );
+    }
+    for path in [
+        "/healthz",
+        "/livez",
+        "/openapi/v2",
+        "/openapi/v3",
+        "/readyz",
+        "/version",
+    ] {
+        paths.push(path.into());
+    }
+    paths
 }
 
 /// The groups, the core one (empty) first, then by name.

@@ -114,10 +114,11 @@ impl ResourceType {
             )
     }
 
-    /// Whether `status` may be set on creation, since there is no subresource for it.
+    /// Whether `status` cannot be set on creation, since there is a subresource for it. A
+    /// node comes with its status.
     #[must_use]
     pub fn drops_status_on_create(&self) -> bool {
-        self.has_status()
+        self.has_status() && !self.is("", "nodes")
     }
 }
 

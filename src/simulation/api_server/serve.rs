@@ -43,7 +43,9 @@ impl ApiServer {
         self.client_of(Identity::new(user, groups), None)
     }
 
+    /// A client that calls itself as its user unless another name is given.
     fn client_of(&self, identity: Identity, user_agent: Option<HeaderValue>) -> kube::Client {
+        let user_agent = user_agent.or_else(|| HeaderValue::from_str(&identity.user).ok());
         let service = InProcess {
             server: self.clone(),
             user_agent,

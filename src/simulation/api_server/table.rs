@@ -10,6 +10,7 @@ use crate::clock::Timestamp;
 mod age;
 mod builtin;
 mod jsonpath;
+mod pods;
 
 /// What of each object a row carries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -133,9 +134,9 @@ impl Printer {
         let rows: Vec<Value> = match items {
             Some(items) => items
                 .iter()
-                .map(|item| self.row(item, include, now))
+                .map(|item| self.row(item, row_object(item, object, include), now))
                 .collect(),
-            None => vec![self.row(object, include, now)],
+            None => vec![self.row(object, row_object(object, object, include), now)],
         };
         json!({
             "kind": "Table",
@@ -146,7 +147,7 @@ impl Printer {
         })
     }
 
-    fn row(&self, object: &Value, include: IncludeObject, now: Timestamp) -> Value {
+    fn row(&self, object: &Value, carried: Option<Value>, now: Timestamp) -> Value {
         let cells = match &self.rows {
             Rows::Builtin(cells) => cells(object, now),
             Rows::Custom(columns) => std::iter::once(object["metadata"]["name"].clone())
@@ -159,26 +160,33 @@ impl Printer {
         };
         let mut row = Map::new();
         row.insert("cells".into(), Value::Array(cells));
-        match include {
-            IncludeObject::None => {}
-            IncludeObject::Object => {
-                row.insert("object".into(), object.clone());
-            }
-            IncludeObject::Metadata => {
-                row.insert("object".into(), partial(object));
-            }
+        if let Some(carried) = carried {
+            row.insert("object".into(), carried);
         }
         Value::Object(row)
     }
 }
 
-/// An object's metadata alone, as a `PartialObjectMetadata`.
-fn partial(object: &Value) -> Value {
-    json!({
-        "kind": "PartialObjectMetadata",
-        "apiVersion": "meta.k8s.io/v1",
-        "metadata": object["metadata"],
-    })
+/// What a row carries of its object, which comes from `whole`: a list, or the object itself.
+fn row_object(object: &Value, whole: &Value, include: IncludeObject) -> Option<Value> {
+    match include {
+        IncludeObject::None => None,
+        IncludeObject::Metadata => Some(json!({
+            "kind": "PartialObjectMetadata",
+            "apiVersion": "meta.k8s.io/v1",
+            "metadata": object["metadata"],
+        })),
+        IncludeObject::Object => {
+            let mut object = object.clone();
+            // the elements of a list do not say what they are, a row's object does
+            if object.get("kind").is_none() {
+                let kind = whole["kind"].as_str().unwrap_or_default();
+                object["kind"] = json!(kind.strip_suffix("List").unwrap_or(kind));
+                object["apiVersion"] = whole["apiVersion"].clone();
+            }
+            Some(object)
+        }
+    }
 }
 
 /// What of a list's (or single object's) metadata belongs to a Table.

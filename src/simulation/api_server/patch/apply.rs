@@ -132,14 +132,18 @@ pub fn apply(
         manager: manager.clone(),
         applied: true,
     };
-    let mut owned = typed::applied_paths(schema.root(), config);
+    let set = typed::applied_paths(schema.root(), config);
+    let mut owned = set.clone();
     forget_unowned(&mut owned, &manager.subresource);
     let last = records.replace(&key, owned, now);
 
     let mut merged = live.clone();
     typed::merge(schema.root(), &mut merged, config);
     if let Some(last) = last {
-        typed::prune(schema.root(), &mut merged, &last, &records.everything());
+        // what is set counts even where no record is kept of it, as of the name
+        let mut kept = records.everything();
+        kept.unite(&set);
+        typed::prune(schema.root(), &mut merged, &last, &kept);
     }
     let difference = typed::compare(schema.root(), live, &merged);
     records.take_over(&key, &difference, force, now)?;

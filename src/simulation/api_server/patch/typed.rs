@@ -152,7 +152,7 @@ fn field_paths(parent: Node<'_>, name: &str, value: &Value) -> FieldSet {
     let node = parent.field(name).unwrap_or_else(Node::anything);
     let mut set = all_paths(node, value);
     let always = parent.type_name().is_some() && parent.requires(name);
-    set.member &= !(always && !set.children.is_empty());
+    set.member &= !always || set.children.is_empty();
     set
 }
 

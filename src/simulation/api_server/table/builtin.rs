@@ -2,22 +2,22 @@
 
 use serde_json::{Value, json};
 
-use super::{Column, age};
+use super::{Column, age, pods};
 use crate::clock::Timestamp;
 
 /// Makes an object's cells, one for each column.
 pub(super) type Cells = fn(&Value, Timestamp) -> Vec<Value>;
 
 /// A column's name, its type, and whether it is shown with `-o wide` only.
-type Head = (&'static str, &'static str, bool);
+pub(super) type Head = (&'static str, &'static str, bool);
 
-const NONE: &str = "<none>";
+pub(super) const NONE: &str = "<none>";
 const UNKNOWN: &str = "<unknown>";
 
 /// The columns and the cells of a resource.
 pub(super) fn printer(group: &str, plural: &str) -> (Vec<Column>, Cells) {
     let (heads, cells): (&[Head], Cells) = match (group, plural) {
-        ("", "pods") => (PODS, pod),
+        ("", "pods") => (pods::HEADS, pods::cells),
         ("", "nodes") => (NODES, node),
         ("", "secrets") => (SECRETS, secret),
         ("", "configmaps") => (CONFIG_MAPS, config_map),
@@ -48,18 +48,18 @@ pub(super) fn printer(group: &str, plural: &str) -> (Vec<Column>, Cells) {
     (columns, cells)
 }
 
-fn text<'v>(value: &'v Value, pointer: &str) -> &'v str {
+pub(super) fn text<'v>(value: &'v Value, pointer: &str) -> &'v str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or("")
 }
 
-fn list<'v>(value: &'v Value, pointer: &str) -> &'v [Value] {
+pub(super) fn list<'v>(value: &'v Value, pointer: &str) -> &'v [Value] {
     value
         .pointer(pointer)
         .and_then(Value::as_array)
         .map_or(&[], Vec::as_slice)
 }
 
-fn number(value: &Value, pointer: &str) -> i64 {
+pub(super) fn number(value: &Value, pointer: &str) -> i64 {
     value.pointer(pointer).and_then(Value::as_i64).unwrap_or(0)
 }
 
@@ -70,15 +70,15 @@ fn size(value: &Value, pointer: &str) -> usize {
         .map_or(0, serde_json::Map::len)
 }
 
-fn or<'t>(text: &'t str, fallback: &'t str) -> &'t str {
+pub(super) fn or<'t>(text: &'t str, fallback: &'t str) -> &'t str {
     if text.is_empty() { fallback } else { text }
 }
 
-fn or_none(text: &str) -> Value {
+pub(super) fn or_none(text: &str) -> Value {
     json!(or(text, NONE))
 }
 
-fn name(object: &Value) -> Value {
+pub(super) fn name(object: &Value) -> Value {
     json!(text(object, "/metadata/name"))
 }
 
@@ -87,7 +87,7 @@ fn since(value: &Value, pointer: &str, now: Timestamp) -> Option<String> {
     Some(age::since(then, now))
 }
 
-fn age(object: &Value, now: Timestamp) -> Value {
+pub(super) fn age(object: &Value, now: Timestamp) -> Value {
     json!(since(object, "/metadata/creationTimestamp", now).unwrap_or_else(|| UNKNOWN.into()))
 }
 
@@ -116,166 +116,12 @@ fn created(object: &Value, _: Timestamp) -> Vec<Value> {
     ]
 }
 
-const PODS: &[Head] = &[
-    ("Ready", "string", false),
-    ("Status", "string", false),
-    ("Restarts", "string", false),
-    ("Age", "string", false),
-    ("IP", "string", true),
-    ("Node", "string", true),
-    ("Nominated Node", "string", true),
-    ("Readiness Gates", "string", true),
-];
-
-fn pod(pod: &Value, now: Timestamp) -> Vec<Value> {
-    let summary = PodSummary::of(pod);
-    let restarts = match (&summary.last_restart, summary.restarts) {
-        (Some(last), restarts) if restarts > 0 => {
-            format!("{restarts} ({} ago)", age::since(*last, now))
-        }
-        (_, restarts) => restarts.to_string(),
-    };
-    vec![
-        name(pod),
-        json!(format!("{}/{}", summary.ready, summary.total)),
-        json!(summary.status),
-        json!(restarts),
-        age(pod, now),
-        or_none(text(pod, "/status/podIP")),
-        or_none(text(pod, "/spec/nodeName")),
-        or_none(text(pod, "/status/nominatedNodeName")),
-        readiness_gates(pod),
-    ]
-}
-
-fn readiness_gates(pod: &Value) -> Value {
-    let gates = list(pod, "/spec/readinessGates");
-    if gates.is_empty() {
-        return json!(NONE);
-    }
-    let ready = gates
-        .iter()
-        .filter(|gate| condition(pod, text(gate, "/conditionType")) == Some("True"))
-        .count();
-    json!(format!("{ready}/{}", gates.len()))
-}
-
 /// The status of a condition.
-fn condition<'v>(object: &'v Value, type_: &str) -> Option<&'v str> {
+pub(super) fn condition<'v>(object: &'v Value, type_: &str) -> Option<&'v str> {
     list(object, "/status/conditions")
         .iter()
         .find(|condition| text(condition, "/type") == type_)
         .map(|condition| text(condition, "/status"))
-}
-
-/// A pod's state in one word and its counts.
-struct PodSummary {
-    status: String,
-    ready: usize,
-    total: usize,
-    restarts: i64,
-    last_restart: Option<Timestamp>,
-}
-
-impl PodSummary {
-    fn of(pod: &Value) -> Self {
-        let phase = text(pod, "/status/phase");
-        let restartable = |container: &&Value| text(container, "/restartPolicy") == "Always";
-        let sidecars = list(pod, "/spec/initContainers")
-            .iter()
-            .filter(restartable)
-            .count();
-        let mut summary = Self {
-            status: or(text(pod, "/status/reason"), phase).to_owned(),
-            ready: 0,
-            total: list(pod, "/spec/containers").len() + sidecars,
-            restarts: 0,
-            last_restart: None,
-        };
-        let initializing = summary.count_init(pod);
-        if !initializing || condition(pod, "Initialized") == Some("True") {
-            summary.count_containers(pod);
-        }
-        let deleted = pod.pointer("/metadata/deletionTimestamp").is_some();
-        if deleted && text(pod, "/status/reason") == "NodeLost" {
-            summary.status = "Unknown".into();
-        } else if deleted && !matches!(phase, "Succeeded" | "Failed") {
-            summary.status = "Terminating".into();
-        }
-        summary
-    }
-
-    fn count_restarts(&mut self, status: &Value) {
-        self.restarts += number(status, "/restartCount");
-        let ended = text(status, "/lastState/terminated/finishedAt").parse::<Timestamp>();
-        self.last_restart = self.last_restart.max(ended.ok());
-    }
-
-    /// Looks at the first init container that is not through; returns whether there is one.
-    fn count_init(&mut self, pod: &Value) -> bool {
-        let containers = list(pod, "/spec/initContainers");
-        let is_sidecar = |status: &Value| {
-            containers.iter().any(|container| {
-                container["name"] == status["name"] && text(container, "/restartPolicy") == "Always"
-            })
-        };
-        for (index, status) in list(pod, "/status/initContainerStatuses")
-            .iter()
-            .enumerate()
-        {
-            self.count_restarts(status);
-            let terminated = status
-                .pointer("/state/terminated")
-                .filter(|ended| !ended.is_null());
-            let waiting = text(status, "/state/waiting/reason");
-            self.status = match terminated {
-                Some(ended) if number(ended, "/exitCode") == 0 => continue,
-                _ if is_sidecar(status) && status["started"] == true => {
-                    self.ready += usize::from(status["ready"] == true);
-                    continue;
-                }
-                Some(ended) => format!("Init:{}", end_reason(ended)),
-                None if !matches!(waiting, "" | "PodInitializing") => format!("Init:{waiting}"),
-                None => format!("Init:{index}/{}", containers.len()),
-            };
-            return true;
-        }
-        false
-    }
-
-    fn count_containers(&mut self, pod: &Value) {
-        let mut any_running = false;
-        // the first container's state is the one that shows
-        for status in list(pod, "/status/containerStatuses").iter().rev() {
-            self.count_restarts(status);
-            let waiting = text(status, "/state/waiting/reason");
-            let terminated = status
-                .pointer("/state/terminated")
-                .filter(|ended| !ended.is_null());
-            if !waiting.is_empty() {
-                self.status = waiting.to_owned();
-            } else if let Some(ended) = terminated {
-                self.status = end_reason(ended);
-            } else if status["ready"] == true && status.pointer("/state/running").is_some() {
-                any_running = true;
-                self.ready += 1;
-            }
-        }
-        if self.status == "Completed" && any_running {
-            let ready = condition(pod, "Ready") == Some("True");
-            self.status = if ready { "Running" } else { "NotReady" }.into();
-        }
-    }
-}
-
-/// Why a container ended, in one word.
-fn end_reason(terminated: &Value) -> String {
-    let signal = number(terminated, "/signal");
-    match text(terminated, "/reason") {
-        "" if signal != 0 => format!("Signal:{signal}"),
-        "" => format!("ExitCode:{}", number(terminated, "/exitCode")),
-        reason => reason.to_owned(),
-    }
 }
 
 const NODES: &[Head] = &[

@@ -162,6 +162,19 @@ fn a_list_keeps_its_version_and_continuation() {
 }
 
 #[test]
+fn whole_objects_in_rows_say_what_they_are() {
+    let list = json!({
+        "kind": "NamespaceList", "apiVersion": "v1", "metadata": {},
+        "items": [{"metadata": {"name": "a"}}],
+    });
+    let table = Printer::builtin("", "namespaces").table(&list, IncludeObject::Object, now());
+    assert_eq!(
+        table["rows"][0]["object"],
+        json!({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "a"}})
+    );
+}
+
+#[test]
 fn events_show_in_both_spellings() {
     let old = json!({
         "metadata": {"name": "e"}, "type": "Normal", "reason": "Made", "message": "made it\n", "count": 3,

@@ -95,6 +95,16 @@ fn what_the_only_owner_leaves_out_goes() {
 }
 
 #[test]
+fn labels_can_go_and_the_name_stays() {
+    let mut labelled = config(json!({"url": "u"}));
+    labelled["metadata"]["labels"] = json!({"a": "1"});
+    let live = apply(&gadget(), None, &labelled, &manager("ann"), false, NOW).unwrap();
+    let after = applied(Some(&live), json!({"url": "u"}), "ann").unwrap();
+    assert_eq!(after["metadata"]["name"], "g1");
+    assert_eq!(after["metadata"]["labels"], Value::Null);
+}
+
+#[test]
 fn what_another_owns_stays() {
     let live = applied(
         None,
