@@ -16,7 +16,7 @@ use impresario::simulation::api_server::{ApiServer, ApiServerOptions};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, ResourceQuota};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{
-    DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams,
+    DeleteParams, ListParams, LogParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams,
 };
 use kube::runtime::wait::await_condition;
 use kube::{Api, Client, ResourceExt};
@@ -402,24 +402,49 @@ fn one_seed_gives_one_log() {
 #[tokio::test(start_paused = true)]
 async fn requests_are_counted() {
     let server = ApiServer::new(options(1));
-    let maps = maps(&server.client());
+    let maps = maps(&server.client_named("tester/1.0"));
     maps.create(&PostParams::default(), &map("a"))
         .await
         .unwrap();
     let _ = maps.get_opt("a").await.unwrap();
     let _ = maps.get_opt("b").await.unwrap();
-    let counts: Vec<(&str, String, u64)> = server
+    let counts: Vec<(&str, String, String, u64)> = server
         .requests()
         .into_iter()
-        .map(|(key, count)| (key.verb, key.resource, count))
+        .map(|(key, count)| (key.verb, key.resource, key.user_agent, count))
         .collect();
-    assert_eq!(
-        counts,
-        [
-            ("create", "configmaps".to_owned(), 1),
-            ("get", "configmaps".to_owned(), 2)
-        ]
-    );
+    let count = |verb, count| (verb, "configmaps".to_owned(), "tester".to_owned(), count);
+    assert_eq!(counts, [count("create", 1), count("get", 2)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_container_wrote_can_be_read_until_its_pod_is_gone() {
+    let server = ApiServer::new(options(1));
+    let pods = pods(&server.client());
+    let mut pod = pod("p", json!({}));
+    pod.spec.as_mut().unwrap().node_name = Some("node-1".into());
+    pods.create(&PostParams::default(), &pod).await.unwrap();
+    for line in ["one", "two", "three"] {
+        server.append_pod_log("default", "p", "c", line);
+    }
+    let all = pods.logs("p", &LogParams::default()).await.unwrap();
+    assert_eq!(all, "one\ntwo\nthree\n");
+    let tail = LogParams {
+        tail_lines: Some(1),
+        container: Some("c".into()),
+        ..LogParams::default()
+    };
+    assert_eq!(pods.logs("p", &tail).await.unwrap(), "three\n");
+    let other = LogParams {
+        container: Some("x".into()),
+        ..LogParams::default()
+    };
+    let refused = refusal(pods.logs("p", &other).await);
+    assert_eq!(refused.message, "container x is not valid for pod p");
+    let now = DeleteParams::default().grace_period(0);
+    pods.delete("p", &now).await.unwrap();
+    pods.create(&PostParams::default(), &pod).await.unwrap();
+    assert_eq!(pods.logs("p", &LogParams::default()).await.unwrap(), "");
 }
 
 #[tokio::test]

@@ -142,6 +142,9 @@ impl State {
     /// Removes an object from the store.
     pub(super) fn end(&mut self, resource: &ResourceType, id: &ObjectId) -> Option<Arc<Value>> {
         let last = self.store.remove(id)?;
+        if resource.is("", "pods") {
+            self.logs.forget(&last);
+        }
         if resource.is("apiextensions.k8s.io", "customresourcedefinitions") {
             self.registry.uninstall(&last);
         }

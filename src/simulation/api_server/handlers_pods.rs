@@ -1,5 +1,6 @@
 //! The subresources of pods that are requests of their own: log, binding, eviction.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -9,11 +10,32 @@ use super::handlers_delete::DeleteOptions;
 use super::status::ApiError;
 use super::{State, http as wire, object};
 
-/// Where the kubelet leaves a container's output for `pods/log`.
-pub const LOG_ANNOTATION: &str = "simulation.impresario/log";
+/// What containers have written, by their pod's uid and their name.
+#[derive(Debug, Default)]
+pub(super) struct Logs(BTreeMap<(String, String), String>);
+
+impl Logs {
+    pub fn append(&mut self, pod: &Value, container: &str, line: &str) {
+        let key = (object::uid(pod).to_owned(), container.to_owned());
+        let log = self.0.entry(key).or_default();
+        log.push_str(line);
+        log.push('\n');
+    }
+
+    fn read(&self, pod: &Value, container: &str) -> &str {
+        let key = (object::uid(pod).to_owned(), container.to_owned());
+        self.0.get(&key).map_or("", String::as_str)
+    }
+
+    /// Drops what the containers of a pod that is gone have written.
+    pub fn forget(&mut self, pod: &Value) {
+        let uid = object::uid(pod);
+        self.0.retain(|(of, _), _| of != uid);
+    }
+}
 
 impl State {
-    /// The output of a pod: what the simulated kubelet left in its annotation.
+    /// What a container of a pod has written.
     pub(super) fn pod_log(&self, call: &Call<'_>) -> Result<Reply, ApiError> {
         let pod = self.existing(call)?;
         let container = call.query.get("container");
@@ -37,8 +59,15 @@ impl State {
                 "pod {name} does not have a host assigned"
             )));
         }
-        let log = pod["metadata"]["annotations"][LOG_ANNOTATION].as_str();
-        Ok(Reply::Text(log.unwrap_or_default().to_owned()))
+        let container = match (container, names.first()) {
+            ("", Some(first)) => first,
+            (given, _) => given,
+        };
+        let log = self.logs.read(&pod, container);
+        let lines: Vec<&str> = log.split_inclusive('\n').collect();
+        let wanted = call.query.number("tailLines")?.map(|count| count as usize);
+        let skipped = lines.len().saturating_sub(wanted.unwrap_or(lines.len()));
+        Ok(Reply::Text(lines[skipped..].concat()))
     }
 
     /// Puts a pod on a node, as a scheduler asks for.

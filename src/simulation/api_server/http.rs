@@ -367,9 +367,10 @@ pub fn parse_yaml(body: &[u8]) -> Result<Value, ApiError> {
 /// A response with a JSON (or YAML) document.
 #[must_use]
 pub fn document(code: u16, value: &Value, yaml: bool, warnings: &[String]) -> Response<Body> {
-    let (media_type, bytes) = match serde_saphyr::to_string(value) {
-        Ok(text) if yaml => (YAML, text.into_bytes()),
-        _ => (JSON, value.to_string().into_bytes()),
+    let text = yaml.then(|| serde_saphyr::to_string(value));
+    let (media_type, bytes) = match text {
+        Some(Ok(text)) => (YAML, text.into_bytes()),
+        _ => (JSON, json_bytes(value)),
     };
     let mut response = respond(code, media_type, bytes);
     for warning in warnings {
@@ -379,6 +380,13 @@ pub fn document(code: u16, value: &Value, yaml: bool, warnings: &[String]) -> Re
         }
     }
     response
+}
+
+/// A document as JSON.
+#[must_use]
+pub fn json_bytes(value: &Value) -> Vec<u8> {
+    // writing a Value into memory cannot fail, and to_string is the same but slower
+    serde_json::to_vec(value).unwrap_or_else(|_| value.to_string().into_bytes())
 }
 
 /// A response with a text.

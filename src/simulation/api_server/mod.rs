@@ -144,6 +144,7 @@ struct State {
     admission: Vec<Admission>,
     record: Record,
     garbage: gc::Garbage,
+    logs: handlers_pods::Logs,
 }
 
 impl Drop for Inner {
@@ -169,6 +170,7 @@ impl ApiServer {
                 admission: options.admission,
                 record: Record::new(options.keep_log),
                 garbage: gc::Garbage::default(),
+                logs: handlers_pods::Logs::default(),
             }),
         }));
         server.create_namespaces();
@@ -300,6 +302,15 @@ impl ApiServer {
     #[must_use]
     pub fn resources(&self) -> Vec<Arc<ResourceType>> {
         self.0.lock().registry.iter().cloned().collect()
+    }
+
+    /// Adds a line to what a container has written, for `kubectl logs`; nothing when the pod
+    /// is gone.
+    pub fn append_pod_log(&self, namespace: &str, pod: &str, container: &str, line: &str) {
+        let mut state = self.0.lock();
+        if let Some(pod) = state.store.get("pods", namespace, pod).cloned() {
+            state.logs.append(&pod, container, line);
+        }
     }
 
     /// The revision of the last change.

@@ -27,18 +27,28 @@ impl ApiServer {
     /// A client that may do everything.
     #[must_use]
     pub fn client(&self) -> kube::Client {
-        self.client_of(Identity::admin())
+        self.client_of(Identity::admin(), None)
+    }
+
+    /// A client that may do everything and gives its name, by which its requests are counted.
+    #[must_use]
+    pub fn client_named(&self, user_agent: &'static str) -> kube::Client {
+        let user_agent = HeaderValue::from_static(user_agent);
+        self.client_of(Identity::admin(), Some(user_agent))
     }
 
     /// A client for whom the roles in the store decide.
     #[must_use]
     pub fn client_as(&self, user: &str, groups: &[&str]) -> kube::Client {
-        self.client_of(Identity::new(user, groups))
+        self.client_of(Identity::new(user, groups), None)
     }
 
-    fn client_of(&self, identity: Identity) -> kube::Client {
+    /// A client that calls itself as its user unless another name is given.
+    fn client_of(&self, identity: Identity, user_agent: Option<HeaderValue>) -> kube::Client {
+        let user_agent = user_agent.or_else(|| HeaderValue::from_str(&identity.user).ok());
         let service = InProcess {
             server: self.clone(),
+            user_agent,
             identity: Arc::new(identity),
         };
         kube::Client::new(service, "default")
@@ -62,6 +72,7 @@ impl ApiServer {
 struct InProcess {
     server: ApiServer,
     identity: Arc<Identity>,
+    user_agent: Option<HeaderValue>,
 }
 
 impl tower::Service<Request<kube::client::Body>> for InProcess {
@@ -77,11 +88,9 @@ impl tower::Service<Request<kube::client::Body>> for InProcess {
         let this = self.clone();
         Box::pin(async move {
             let (mut parts, body) = request.into_parts();
-            if !parts.headers.contains_key(USER_AGENT)
-                && let Ok(name) = HeaderValue::from_str(&this.identity.user)
-            {
-                // requests are counted by the name a client gives itself
-                parts.headers.insert(USER_AGENT, name);
+            if let Some(user_agent) = &this.user_agent {
+                let headers = &mut parts.headers;
+                headers.entry(USER_AGENT).or_insert(user_agent.clone());
             }
             let body = body.collect_bytes().await?;
             let request = Request::from_parts(parts, body);

@@ -331,3 +331,92 @@ impl Store {
         shelf.changed.send_replace(revision);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn object(namespace: &str, name: &str, owner: &str) -> Value {
+        json!({
+            "metadata": {
+                "namespace": namespace,
+                "name": name,
+                "uid": format!("uid-{name}"),
+                "ownerReferences": [{ "uid": owner }],
+            },
+        })
+    }
+
+    fn id(shelf: &Arc<str>, namespace: &str, name: &str) -> ObjectId {
+        ObjectId {
+            shelf: Arc::clone(shelf),
+            namespace: namespace.into(),
+            name: name.into(),
+        }
+    }
+
+    fn names(objects: &[Arc<Value>]) -> Vec<&str> {
+        objects.iter().map(|object| object::name(object)).collect()
+    }
+
+    #[test]
+    fn the_past_can_be_listed_until_it_is_compacted() {
+        let shelf: Arc<str> = "things".into();
+        let mut store = Store::default();
+        store.put(&shelf, object("ci", "a", ""));
+        store.put(&shelf, object("other", "b", ""));
+        let then = store.revision();
+        store.put(&shelf, object("ci", "c", ""));
+        store.remove(&id(&shelf, "ci", "a")).unwrap();
+        let past = store.list_at(&shelf, None, then).unwrap();
+        assert_eq!(names(&past), ["a", "b"]);
+        let past = store.list_at(&shelf, Some("ci"), then).unwrap();
+        assert_eq!(names(&past), ["a"]);
+        store.compact();
+        let gone = store.list_at(&shelf, None, then);
+        assert_eq!(gone.unwrap_err(), Compacted(store.revision()));
+        let now = store.list_at(&shelf, None, store.revision()).unwrap();
+        assert_eq!(names(&now), ["b", "c"]);
+    }
+
+    #[test]
+    fn history_is_kept_up_to_its_limit() {
+        let shelf: Arc<str> = "things".into();
+        let mut store = Store::default();
+        let first = store.put(&shelf, object("ci", "a", ""));
+        for _ in 0..HISTORY {
+            store.put(&shelf, object("ci", "a", ""));
+        }
+        let first = object::revision(&first);
+        assert_eq!(store.changes_after(&shelf, first).unwrap().count(), HISTORY);
+        assert!(store.changes_after(&shelf, first - 1).is_err());
+    }
+
+    #[test]
+    fn a_namespace_is_listed_without_its_neighbours() {
+        let shelf: Arc<str> = "things".into();
+        let mut store = Store::default();
+        for (namespace, name) in [("ci", "a"), ("ci-2", "b"), ("c", "c")] {
+            store.put(&shelf, object(namespace, name, ""));
+        }
+        let listed: Vec<_> = store.list(&shelf, Some("ci")).cloned().collect();
+        assert_eq!(names(&listed), ["a"]);
+        assert!(!store.is_empty_namespace("c"));
+        assert!(store.is_empty_namespace("c-2"));
+    }
+
+    #[test]
+    fn dependents_are_known_by_their_owners_uid() {
+        let shelf: Arc<str> = "things".into();
+        let mut store = Store::default();
+        store.put(&shelf, object("ci", "a", "uid-owner"));
+        assert_eq!(store.dependents("uid-owner").count(), 1);
+        store.put(&shelf, object("ci", "a", "uid-other"));
+        assert_eq!(store.dependents("uid-owner").count(), 0);
+        store.remove(&id(&shelf, "ci", "a"));
+        assert_eq!(store.dependents("uid-other").count(), 0);
+        assert!(store.find_uid("uid-a").is_none());
+    }
+}

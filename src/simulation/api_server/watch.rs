@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep_until};
 use super::faults::{EventFate, EventInfo};
 use super::handlers::{Call, render};
 use super::handlers_read::selector;
-use super::http::{Body, BodyError, Format, Query, Shape};
+use super::http::{Body, BodyError, Format, Query, Shape, json_bytes};
 use super::kinds::ResourceType;
 use super::selectors::Selector;
 use super::status::{ApiError, FieldError};
@@ -303,5 +303,8 @@ impl Watcher {
 }
 
 fn line(kind: &str, object: &Value) -> Bytes {
-    format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n").into()
+    let mut line = format!("{{\"type\":\"{kind}\",\"object\":").into_bytes();
+    line.append(&mut json_bytes(object));
+    line.extend_from_slice(b"}\n");
+    line.into()
 }
