@@ -15,7 +15,7 @@ use impresario::api::{ConfigUrl, Credentials};
 use impresario::clock::Clock;
 use impresario::messages::{ActionsError, ActionsErrorKind};
 use impresario::simulation::actions_service::{
-    ActionsService, Fault, JobSpec, JobState, Options, Outcome, Refusal,
+    ActionsService, CallInfo, Fault, Interceptor, JobSpec, JobState, Options, Outcome, Refusal,
 };
 use secrecy::ExposeSecret;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -373,6 +373,37 @@ async fn a_message_comes_again_until_it_is_acknowledged() {
         .unwrap();
     let polled = world.client.get_message(&session, 0, 9).await;
     assert_eq!(polled, Ok(Polled::None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_acknowledged_message_can_be_made_to_come_again() {
+    let world = world();
+    let set = world.scale_set("ci").await;
+    let session = world.session(set).await;
+    world.service.queue_job(JobSpec::on("ci"));
+    let first = world.next_message(&session, 0, 9).await;
+    world
+        .client
+        .delete_message(&session, first.id)
+        .await
+        .unwrap();
+    world.service.deliver_again(set);
+    let second = world.next_message(&session, first.id, 9).await;
+    assert_eq!(second, first);
+    let polled = world.client.get_message(&session, first.id, 9).await;
+    assert_eq!(polled, Ok(Polled::None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_message_brings_that_nobody_knows_is_kept_apart() {
+    let world = world();
+    let set = world.scale_set("ci").await;
+    let session = world.session(set).await;
+    let element = serde_json::json!({"messageType": "JobPaused"});
+    world.service.tell(set, element);
+    let job = world.service.queue_job(JobSpec::on("ci"));
+    let message = world.next_message(&session, 0, 9).await;
+    assert_eq!(kinds(&message), [("unknown", 0), ("available", job)]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -876,6 +907,42 @@ async fn errors_become_those_of_the_actors_with_the_kind_and_the_wait() {
 }
 
 // === the embedded service itself ===
+
+/// Makes every call about runners slow, and writes down what it sees.
+#[derive(Default)]
+struct SlowRunners(Mutex<Vec<String>>);
+
+impl Interceptor for SlowRunners {
+    fn intercept(&self, call: &CallInfo<'_>) -> Option<Fault> {
+        let seen = format!("{} {}", call.name, call.path);
+        self.0.lock().unwrap().push(seen);
+        let slow = call.path.contains("/agents");
+        slow.then(|| Fault::delay(Duration::from_secs(5)))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interceptor_sees_every_call_and_decides_about_it() {
+    let clock = Clock::simulated("2026-01-02T03:04:05Z".parse().unwrap());
+    let interceptor = Arc::new(SlowRunners::default());
+    let mut options = Options::new(clock.clone());
+    options.interceptor = Some(interceptor.clone());
+    let service = ActionsService::new(options);
+    let credentials = Credentials::Token(TOKEN.into());
+    let client = client(&service, &clock, &Arc::default(), credentials);
+    let begun = Instant::now();
+    client.get_runner_group("default").await.unwrap();
+    assert_eq!(begun.elapsed(), Duration::ZERO);
+    client.find_runner("ci-runner-h").await.unwrap();
+    assert_eq!(begun.elapsed(), Duration::from_secs(5));
+    let expected = [
+        "create_registration_token /repos/acme/widgets/actions/runners/registration-token",
+        "register /actions/runner-registration",
+        "get_runner_group /tenants/1/_apis/runtime/runnergroups/",
+        "find_runner /tenants/1/_apis/distributedtask/pools/0/agents",
+    ];
+    assert_eq!(*interceptor.0.lock().unwrap(), expected);
+}
 
 #[tokio::test(start_paused = true)]
 async fn two_runs_of_the_same_events_give_the_same_log() {

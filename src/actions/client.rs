@@ -1,5 +1,6 @@
 //! The calls of the protocol, as methods.
 
+use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -202,7 +203,8 @@ impl Client {
         const CALL: &str = "update_scale_set";
         let body = wire::scale_set_body(name, group_id, labels);
         let path = path(SCALE_SETS, &[&id.to_string()]);
-        let response = self.call(CALL, Method::PATCH, path, Some(&body)).await?;
+        let sent = self.call(CALL, Method::PATCH, path, Some(&body)).await;
+        let response = sent.map_err(scale_set_not_found)?;
         Ok(wire::read::<WireScaleSet>(CALL, &response)?.into())
     }
 
@@ -244,7 +246,8 @@ impl Client {
             SCALE_SETS,
             &[&scale_set_id.to_string(), "generatejitconfig"],
         );
-        let response = self.call(CALL, Method::POST, path, Some(&body)).await?;
+        let sent = self.call(CALL, Method::POST, path, Some(&body)).await;
+        let response = sent.map_err(scale_set_not_found)?;
         Ok(wire::read::<WireJit>(CALL, &response)?.into())
     }
 
@@ -307,7 +310,7 @@ impl Client {
             if error.status == Some(409) {
                 error.kind = ErrorKind::SessionConflict;
             }
-            error
+            scale_set_not_found(error)
         })?;
         Ok(wire::read::<WireSession>(CALL, &response)?.into())
     }
@@ -450,6 +453,12 @@ impl Client {
     }
 }
 
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").finish_non_exhaustive()
+    }
+}
+
 /// A path below the tenant's URL, with its query.
 struct Path {
     segments: Vec<String>,
@@ -490,6 +499,14 @@ fn queue_url(call: &'static str, session: &Session) -> Result<Url, Error> {
 fn queue_expired(mut error: Error) -> Error {
     if error.status == Some(401) {
         error.kind = ErrorKind::QueueTokenExpired;
+    }
+    error
+}
+
+/// A 404 that names nothing speaks of the scale set in the path.
+fn scale_set_not_found(mut error: Error) -> Error {
+    if error.status == Some(404) && error.type_name.is_none() {
+        error.kind = ErrorKind::ScaleSetNotFound;
     }
     error
 }

@@ -6,6 +6,7 @@
 //! read.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -184,6 +185,12 @@ impl Clients {
             read,
         });
         outcome
+    }
+}
+
+impl fmt::Debug for Clients {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Clients").finish_non_exhaustive()
     }
 }
 

@@ -19,13 +19,13 @@ pub struct Error {
     /// HTTP status; `None` when no answer came or the call was not made.
     pub status: Option<u16>,
     /// The service's name for the error.
-    pub type_name: Option<String>,
+    pub type_name: Option<Box<str>>,
     /// The service's message, or what happened.
     pub message: String,
     /// Header `ActivityId`.
-    pub activity_id: Option<String>,
+    pub activity_id: Option<Box<str>>,
     /// Header `X-GitHub-Request-Id`.
-    pub request_id: Option<String>,
+    pub request_id: Option<Box<str>>,
     /// How long the service asks to wait.
     pub retry_after: Option<Duration>,
 }
@@ -86,13 +86,13 @@ impl Error {
         let (type_name, message) = type_name_and_message(response.body());
         let header = |name| {
             let value = response.headers().get(name)?.to_str().ok()?;
-            Some(value.to_owned()).filter(|value| !value.is_empty())
+            Some(value).filter(|value| !value.is_empty()).map(Box::from)
         };
         Self {
             kind: kind_of(status, type_name.as_deref().unwrap_or_default()),
             call,
             status: Some(status),
-            type_name,
+            type_name: type_name.map(Box::from),
             message: presentable(&message, secret),
             activity_id: header("activityid"),
             request_id: header("x-github-request-id"),

@@ -73,9 +73,9 @@ async fn serve(
     let health = Arc::new(Health::new());
     start_endpoint(&settings, &metrics, &health).await?;
 
-    let cluster = Config::infer().await.context(
-        "no way to a cluster: run inside a pod, or set KUBECONFIG to a kubeconfig file",
-    )?;
+    let cluster = Config::infer()
+        .await
+        .context("no way to a cluster: run inside a pod, or set KUBECONFIG to a kubeconfig file")?;
     let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
     let stop = async {

@@ -112,6 +112,10 @@ fn log(note: &Note) {
             error = %failure,
             "another session of this scale set is open; waiting for it to end"
         ),
+        Note::PutOff(records) => tracing::warn!(
+            records,
+            "runners could not be written for a minute; going on, and trying again after each poll"
+        ),
         Note::GivenUp(operation, reason) => tracing::error!(operation, reason, "given up"),
         Note::Retry(wait) => tracing::debug!(seconds = wait.as_secs_f32(), "trying again later"),
     }

@@ -185,6 +185,11 @@ impl Hands {
     async fn perform(&mut self, task: Task) -> Outcome {
         match task {
             Task::Open => {
+                // of one that the service says it does not know it may know enough to hold it
+                // against the next
+                if let Err(failure) = self.close().await {
+                    tracing::debug!(error = %failure, "the session before is gone");
+                }
                 let opened = self.client.open_session(self.scale_set, &self.owner).await;
                 Outcome::Opened(self.keep(opened))
             }

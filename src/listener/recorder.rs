@@ -64,24 +64,38 @@ impl Recorder {
     }
 
     /// Records what happened on runners: several runners at a time, each one's records in
-    /// order. The results are in the order of the records.
+    /// order; behind one that failed the others of its runner fail too. The results are in the
+    /// order of the records.
     pub(super) async fn record(&self, records: Vec<Record>) -> Vec<Result<Recording, Failure>> {
-        let count = records.len();
         let mut results: Vec<(usize, Result<Recording, Failure>)> =
             stream::iter(by_runner(records))
-                .map(|of_runner| async move {
-                    let mut results = Vec::with_capacity(of_runner.len());
-                    for (index, record) in of_runner {
-                        results.push((index, self.record_one(&record).await));
-                    }
-                    results
-                })
+                .map(|of_runner| self.record_all(of_runner))
                 .buffered(CONCURRENCY)
                 .concat()
                 .await;
-        debug_assert_eq!(results.len(), count, "each record has one result");
         results.sort_by_key(|(index, _)| *index);
         results.into_iter().map(|(_, result)| result).collect()
+    }
+
+    async fn record_all(
+        &self,
+        records: Vec<(usize, Record)>,
+    ) -> Vec<(usize, Result<Recording, Failure>)> {
+        let mut results = Vec::with_capacity(records.len());
+        let mut broken = None;
+        for (index, record) in records {
+            let result = match &broken {
+                Some(failure) => Err(Failure::clone(failure)),
+                None => self.record_one(&record).await,
+            };
+            if let Err(failure) = &result
+                && failure.kind != FailureKind::Invalid
+            {
+                broken = Some(failure.clone());
+            }
+            results.push((index, result));
+        }
+        results
     }
 
     async fn record_one(&self, record: &Record) -> Result<Recording, Failure> {

@@ -6,17 +6,26 @@
 //! task is the first thing that the state says is missing. So every path (a token that
 //! expires while a message is in hand, say) comes back to where it was by itself.
 
+mod hand;
+mod vocabulary;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use self::hand::{Hand, Pending, Tried, happened, records_of};
+use self::vocabulary::part_name;
+pub(super) use self::vocabulary::{Note, Outcome, Record, Recording, Step, Stop, Task};
 use super::failure::{Failure, FailureKind};
 use super::scaler::{Publication, Scaler};
-use crate::actions::{JobDetails, JobMessage, Message, Polled, Statistics};
+use crate::actions::{JobMessage, Message, Polled, Statistics};
 
 /// How long parts of a message that keep failing hold up the queue once the target is
-/// published. A part is not given up while the target cannot be published either: nothing
-/// would be gained by polling then.
+/// published. (While it cannot be published nothing would be gained by polling.) Records are
+/// then put off, and tried again after each poll; only a crash loses them.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// How long records that were put off are kept, and how many.
+const PUT_OFF: Duration = Duration::from_secs(3600);
+const MOST_PUT_OFF: usize = 1_000;
 /// How often an acknowledgement is tried. A message that stays is met again and known.
 const ACKNOWLEDGEMENTS: u32 = 3;
 /// How many ids of finished messages are remembered.
@@ -30,148 +39,6 @@ const LONGEST_ASKED: Duration = Duration::from_secs(120);
 const FINISHING: Duration = Duration::from_secs(30);
 /// After a signal, how long an answer that would open a session is waited for.
 const SETTLING: Duration = Duration::from_secs(15);
-
-/// What to do now.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Task {
-    /// Open a message session.
-    Open,
-    /// Get a new queue token.
-    Refresh,
-    /// Write the target to the runner set.
-    Publish(Publication),
-    /// Wait for a message.
-    Poll {
-        /// Id of the last message that is done with.
-        after: i64,
-        /// Most jobs the scale set can have.
-        capacity: i64,
-    },
-    /// Acquire jobs on offer, by request id.
-    Acquire(Vec<i64>),
-    /// Record what happened on runners.
-    Record(Vec<Record>),
-    /// Acknowledge a message.
-    Acknowledge(i64),
-    /// Wait.
-    Wait(Duration),
-    /// Delete the session.
-    Close,
-    /// End the program; with a reason when it cannot go on.
-    End(Option<Failure>),
-}
-
-/// How a task ended.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Outcome {
-    /// Of `Open`, with the scale set's statistics.
-    Opened(Result<Option<Statistics>, Failure>),
-    /// Of `Refresh`, with the scale set's statistics.
-    Refreshed(Result<Option<Statistics>, Failure>),
-    /// Of `Publish`.
-    Published(Result<(), Failure>),
-    /// Of `Poll`, with how long it took.
-    Polled(Result<Polled, Failure>, Duration),
-    /// Of `Acquire`, with the ids acquired.
-    Acquired(Result<Vec<i64>, Failure>),
-    /// Of `Record`, one for each in the same order.
-    Recorded(Vec<Result<Recording, Failure>>),
-    /// Of `Acknowledge`.
-    Acknowledged(Result<(), Failure>),
-    /// Of `Wait`.
-    Waited,
-    /// Of `Close`.
-    Closed(Result<(), Failure>),
-    /// Of any task that was given up.
-    Dropped,
-}
-
-/// Something to be recorded on a runner.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Record {
-    /// It has started a job.
-    Started(JobDetails),
-    /// Its job has ended.
-    Completed(JobDetails),
-}
-
-impl Record {
-    pub(super) const fn job(&self) -> &JobDetails {
-        match self {
-            Self::Started(job) | Self::Completed(job) => job,
-        }
-    }
-}
-
-/// How a record was taken.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Recording {
-    /// It is written now.
-    New,
-    /// It stood there already.
-    Already,
-    /// There is no such runner, or it is about another job; the text says which.
-    Skipped(String),
-}
-
-/// Something worth a log line or a metric.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Note {
-    /// A session is open.
-    SessionOpened,
-    /// The session was lost; a new one is opened.
-    SessionLost,
-    /// The session is deleted.
-    SessionClosed,
-    /// The scale set's jobs and runners.
-    Statistics(Statistics),
-    /// The target.
-    Desired(Publication),
-    /// A poll ended: `message`, `empty`, `unreadable` or `error`.
-    Polled(&'static str),
-    /// A poll was answered with something unreadable; the text says what.
-    Unreadable(String),
-    /// A message came, with so many parts.
-    Message(i64, usize),
-    /// A message came again.
-    Duplicate(i64),
-    /// A part of a message, by its type.
-    Part(&'static str),
-    /// A part of a message of a type that is not known.
-    Unknown(String),
-    /// A job was started.
-    Started(JobDetails),
-    /// A job has ended.
-    Completed(JobDetails),
-    /// Something was not recorded, for this reason.
-    NotRecorded(Record, String),
-    /// Something failed and is tried again after the wait.
-    Failed(&'static str, Failure),
-    /// Something failed and is not tried again.
-    GivenUp(&'static str, String),
-    /// The session is held by someone else, as the failure says.
-    Held(Failure),
-    /// Another try is made after this wait.
-    Retry(Duration),
-}
-
-/// One step's result.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Step {
-    /// What happened, in order.
-    pub notes: Vec<Note>,
-    /// What to do now.
-    pub task: Task,
-}
-
-/// What becomes of the task under way when the program is told to stop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stop {
-    /// It is dropped at once.
-    Drop,
-    /// It may go on for so long.
-    Await(Duration),
-}
 
 /// The state of the listener program.
 #[derive(Clone, Debug)]
@@ -188,6 +55,10 @@ pub(super) struct Session {
     cursor: i64,
     hand: Option<Hand>,
     due: Option<Publication>,
+    /// Records of messages that are done with.
+    put_off: Vec<Pending>,
+    /// They were tried since the last poll.
+    put_off_tried: bool,
     handled: BTreeSet<i64>,
     /// Failures since the loop last went round.
     failures: u32,
@@ -199,33 +70,6 @@ pub(super) struct Session {
     fatal: Option<Failure>,
     task: Task,
     notes: Vec<Note>,
-}
-
-/// The message in hand: what of it is still to be done.
-#[derive(Clone, Debug)]
-struct Hand {
-    id: i64,
-    duplicate: bool,
-    since: Duration,
-    acquire: Vec<i64>,
-    records: Vec<Pending>,
-    acknowledgements: u32,
-    /// What was tried in this round; what is left after a round waits for the next.
-    tried: Tried,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Tried {
-    acquire: bool,
-    record: bool,
-    publish: bool,
-}
-
-#[derive(Clone, Debug)]
-struct Pending {
-    record: Record,
-    /// It may have been written although the answer was a failure.
-    tried: bool,
 }
 
 impl Session {
@@ -241,6 +85,8 @@ impl Session {
             cursor: 0,
             hand: None,
             due: None,
+            put_off: Vec::new(),
+            put_off_tried: false,
             handled: BTreeSet::new(),
             failures: 0,
             wait: None,
@@ -335,6 +181,9 @@ impl Session {
         if let Some(publication) = self.due {
             return Task::Publish(publication);
         }
+        if !self.put_off.is_empty() && !self.put_off_tried {
+            return Task::Record(records_of(&self.put_off));
+        }
         if let Some(pause) = self.pause_before_poll.take() {
             return Task::Wait(pause);
         }
@@ -354,17 +203,18 @@ impl Session {
             return Task::Acquire(hand.acquire.clone());
         }
         if !hand.records.is_empty() && !hand.tried.record {
-            let records = hand.records.iter().map(|pending| pending.record.clone());
-            return Task::Record(records.collect());
+            return Task::Record(records_of(&hand.records));
         }
         if let Some(publication) = self.due
             && !hand.tried.publish
         {
             return Task::Publish(publication);
         }
-        let left = !hand.acquire.is_empty() || !hand.records.is_empty();
-        if self.due.is_none() && (!left || now.saturating_sub(hand.since) >= PATIENCE) {
-            self.give_up_rest();
+        let young = |since: Duration| now.saturating_sub(since) < PATIENCE;
+        let left = (!hand.acquire.is_empty() && young(hand.since))
+            || hand.records.iter().any(|pending| young(pending.since));
+        if self.due.is_none() && !left {
+            self.put_off_rest(now);
             return self.acknowledgement();
         }
         hand.tried = Tried::default();
@@ -376,7 +226,8 @@ impl Session {
         Task::Acknowledge(self.hand.as_ref().map_or(0, |hand| hand.id))
     }
 
-    fn give_up_rest(&mut self) {
+    /// Lets go of what is left of the message in hand.
+    fn put_off_rest(&mut self, now: Duration) {
         let Some(hand) = &mut self.hand else { return };
         if !hand.acquire.is_empty() {
             let ids = std::mem::take(&mut hand.acquire);
@@ -385,12 +236,28 @@ impl Session {
                 format!("requests {ids:?} were not acquired; the service will offer them again"),
             ));
         }
-        for pending in std::mem::take(&mut hand.records) {
-            self.notes.push(Note::NotRecorded(
-                pending.record.clone(),
-                "it failed for too long".to_owned(),
-            ));
-            self.notes.push(happened(pending.record));
+        if !hand.records.is_empty() {
+            let records = std::mem::take(&mut hand.records);
+            self.notes.push(Note::PutOff(records.len()));
+            self.put_off.extend(records);
+            self.put_off_tried = true;
+        }
+        self.forget_oldest(now);
+    }
+
+    /// Gives up records that have been put off for too long, or that are too many.
+    fn forget_oldest(&mut self, now: Duration) {
+        let excess = self.put_off.len().saturating_sub(MOST_PUT_OFF);
+        let records = std::mem::take(&mut self.put_off);
+        for (index, pending) in records.into_iter().enumerate() {
+            if index >= excess && now.saturating_sub(pending.since) < PUT_OFF {
+                self.put_off.push(pending);
+            } else {
+                let reason = "it failed for too long".to_owned();
+                self.notes
+                    .push(Note::NotRecorded(pending.record.clone(), reason));
+                self.notes.push(happened(pending.record));
+            }
         }
     }
 
@@ -503,6 +370,8 @@ impl Session {
     }
 
     fn polled(&mut self, now: Duration, result: Result<Polled, Failure>, took: Duration) {
+        self.put_off_tried = false;
+        self.forget_oldest(now);
         match result {
             Ok(Polled::Message(message)) => {
                 self.fresh = false;
@@ -548,13 +417,15 @@ impl Session {
         self.take_statistics(message.statistics);
         self.scaler.happened();
         let mut hand = Hand::new(message.id, false, now);
+        // older news of a runner go before newer ones
+        hand.records.append(&mut self.put_off);
         for part in message.jobs {
             self.notes.push(Note::Part(part_name(&part)));
             match part {
                 JobMessage::Available(job) => hand.offer(job.runner_request_id),
                 JobMessage::Assigned(_) => {}
-                JobMessage::Started(job) => hand.records.push(Record::Started(job).into()),
-                JobMessage::Completed(job) => hand.records.push(Record::Completed(job).into()),
+                JobMessage::Started(job) => hand.news(Record::Started(job), now),
+                JobMessage::Completed(job) => hand.news(Record::Completed(job), now),
                 JobMessage::Unknown { message_type } => {
                     self.notes.push(Note::Unknown(message_type));
                 }
@@ -597,31 +468,34 @@ impl Session {
     }
 
     fn recorded(&mut self, results: Vec<Result<Recording, Failure>>) {
-        let Some(hand) = &mut self.hand else { return };
-        hand.tried.record = true;
-        let records = std::mem::take(&mut hand.records);
-        for (mut pending, result) in records.into_iter().zip(results) {
-            match result {
-                Ok(Recording::Already) if !pending.tried => {}
-                Ok(Recording::New | Recording::Already) => {
-                    self.notes.push(happened(pending.record));
-                }
-                Ok(Recording::Skipped(reason)) => {
-                    self.notes
-                        .push(Note::NotRecorded(pending.record.clone(), reason));
-                    self.notes.push(happened(pending.record));
-                }
-                Err(failure) if failure.kind == FailureKind::Invalid => {
-                    self.notes
-                        .push(Note::NotRecorded(pending.record.clone(), failure.message));
-                    self.notes.push(happened(pending.record));
-                }
+        let records = match &mut self.hand {
+            Some(hand) => {
+                hand.tried.record = true;
+                &mut hand.records
+            }
+            None => {
+                self.put_off_tried = true;
+                &mut self.put_off
+            }
+        };
+        for (mut pending, result) in std::mem::take(records).into_iter().zip(results) {
+            let unrecorded = match result {
+                Ok(Recording::Already) if !pending.tried => continue,
+                Ok(Recording::New | Recording::Already) => None,
+                Ok(Recording::Skipped(reason)) => Some(reason),
+                Err(failure) if failure.kind == FailureKind::Invalid => Some(failure.message),
                 Err(failure) => {
                     self.notes.push(Note::Failed("record", failure));
                     pending.tried = true;
-                    hand.records.push(pending);
+                    records.push(pending);
+                    continue;
                 }
+            };
+            if let Some(reason) = unrecorded {
+                self.notes
+                    .push(Note::NotRecorded(pending.record.clone(), reason));
             }
+            self.notes.push(happened(pending.record));
         }
     }
 
@@ -682,56 +556,6 @@ impl Session {
             // its time is up
             _ => self.hand = None,
         }
-    }
-}
-
-impl Hand {
-    const fn new(id: i64, duplicate: bool, since: Duration) -> Self {
-        Self {
-            id,
-            duplicate,
-            since,
-            acquire: Vec::new(),
-            records: Vec::new(),
-            acknowledgements: 0,
-            tried: Tried {
-                acquire: false,
-                record: false,
-                publish: false,
-            },
-        }
-    }
-
-    fn offer(&mut self, request: i64) {
-        if !self.acquire.contains(&request) {
-            self.acquire.push(request);
-        }
-    }
-}
-
-impl From<Record> for Pending {
-    fn from(record: Record) -> Self {
-        Self {
-            record,
-            tried: false,
-        }
-    }
-}
-
-fn happened(record: Record) -> Note {
-    match record {
-        Record::Started(job) => Note::Started(job),
-        Record::Completed(job) => Note::Completed(job),
-    }
-}
-
-const fn part_name(part: &JobMessage) -> &'static str {
-    match part {
-        JobMessage::Available(_) => "available",
-        JobMessage::Assigned(_) => "assigned",
-        JobMessage::Started(_) => "started",
-        JobMessage::Completed(_) => "completed",
-        JobMessage::Unknown { .. } => "unknown",
     }
 }
 

@@ -2,4 +2,7 @@
 
 pub mod actions_service;
 pub mod api_server;
+mod apply;
+pub mod cluster;
 pub mod kubelet;
+mod programs;

@@ -19,7 +19,7 @@ mod state;
 mod step;
 mod teardown;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 pub use owned::Verb;
 pub use state::ListenerMachine;

@@ -6,10 +6,9 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Map, Value, json};
 
-use super::owned::{Owned, Ownership, Verb, ownership};
+use super::owned::{Owned, Ownership, Verb, owner_patch, ownership};
 use super::step::{Part, Step};
 use crate::actors::tracked::Presence;
 use crate::api::AutoscalingListener;
@@ -63,7 +62,7 @@ pub fn keep<T: KubeObject>(
             Kept::Missing
         }
         Presence::Absent => {
-            step.send(slot, part, Verb::Create, "", || {
+            step.send(slot, part, Verb::Create, Some(""), || {
                 KubeRequest::Create(Arc::new(desired).into_object())
             });
             Kept::Missing
@@ -117,11 +116,13 @@ pub fn delete<T: KubeObject>(
     step: &mut Step,
 ) -> bool {
     let uid = live.meta().uid.clone();
-    step.send(slot, part, Verb::Delete, uid.clone(), || KubeRequest::Delete {
-        target: live.reference(),
-        uid,
-        lock: None,
-        grace,
+    step.send(slot, part, Verb::Delete, Some(uid.clone()), || {
+        KubeRequest::Delete {
+            target: live.reference(),
+            uid,
+            lock: None,
+            grace,
+        }
     })
 }
 
@@ -160,7 +161,10 @@ pub fn may_keep<T: KubeObject>(
             if !going {
                 delete(slot, part, live.clone(), None, step);
             }
-            step.trouble("Predecessor", format!("{target} of an earlier listener still goes"));
+            step.trouble(
+                "Predecessor",
+                format!("{target} of an earlier listener still goes"),
+            );
             false
         }
         _ => true,
@@ -201,11 +205,13 @@ fn set_right<T: KubeObject>(
         };
     }
     let body = Value::Object(body);
-    step.send(slot, part, Verb::Patch, body.to_string(), || KubeRequest::Patch {
-        target: live.reference(),
-        body,
-        status: false,
-        lock,
+    step.send(slot, part, Verb::Patch, Some(body.to_string()), || {
+        KubeRequest::Patch {
+            target: live.reference(),
+            body,
+            status: false,
+            lock,
+        }
     });
     Kept::Changing
 }
@@ -216,12 +222,21 @@ fn whose<T: KubeObject>(live: &T, al: &AutoscalingListener) -> Ownership {
     let meta = live.meta();
     let label = |key: &str| {
         let labels = meta.labels.as_ref();
-        labels.and_then(|labels| labels.get(key)).map(String::as_str)
+        labels
+            .and_then(|labels| labels.get(key))
+            .map(String::as_str)
     };
-    if matches!(T::KIND, crate::messages::Kind::Role | crate::messages::Kind::RoleBinding) {
+    if matches!(
+        T::KIND,
+        crate::messages::Kind::Role | crate::messages::Kind::RoleBinding
+    ) {
         let ours = label(labels::LISTENER_NAME) == al.metadata.name.as_deref()
             && label(labels::LISTENER_NAMESPACE) == al.metadata.namespace.as_deref();
-        return if ours { Ownership::Ours } else { Ownership::Foreign };
+        return if ours {
+            Ownership::Ours
+        } else {
+            Ownership::Foreign
+        };
     }
     match ownership(meta, al) {
         Ownership::Nobodys if label(labels::COMPONENT) != Some(labels::COMPONENT_LISTENER) => {
@@ -242,18 +257,6 @@ fn merge(body: &mut Map<String, Value>, patch: Value) {
             }
         }
     }
-}
-
-/// The patch that puts a lost owner back beside those that are there.
-fn owner_patch(live: &ObjectMeta, desired: &ObjectMeta) -> Option<Value> {
-    let known = live.owner_references.as_deref().unwrap_or_default();
-    let wanted = desired.owner_references.as_deref().unwrap_or_default();
-    let lost = wanted
-        .iter()
-        .filter(|wanted| known.iter().all(|known| known.uid != wanted.uid));
-    let mut all = known.to_vec();
-    all.extend(lost.cloned());
-    (all.len() > known.len()).then(|| json!({ "metadata": { "ownerReferences": all } }))
 }
 
 /// A ServiceAccount has nothing but metadata.

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::SignedDuration;
+use serde_json::{Value, json};
 
 use crate::actors::backoff::RECREATION;
 use crate::actors::tracked::{Presence, Tracked};
@@ -19,6 +20,9 @@ use crate::messages::{KubeAnswer, KubeError, KubeErrorKind, KubeObject, ObjectRe
 
 /// After so long without it, a write that was repeated is a first one again.
 const FORGET_REPEATS_AFTER: SignedDuration = SignedDuration::from_mins(10);
+
+/// For requests that need no brake.
+pub const FREELY: Option<()> = None;
 
 /// What a request in flight does; the same error means different things to different ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -56,13 +60,15 @@ pub struct Owned<T> {
     tracked: Tracked<T>,
     /// When its copy was last an answer of the API server; absent after [`Self::distrust`].
     confirmed: Option<Timestamp>,
+    /// What the request in flight does, if it has a brake.
     in_flight: Option<u64>,
     /// What the request in flight answers may be out of date already.
     doubtful: bool,
-    last: Option<Repeated>,
+    /// Requests with a brake that succeeded of late; few.
+    done: Vec<Repeated>,
 }
 
-/// The last request that succeeded.
+/// A request that succeeded.
 #[derive(Debug)]
 struct Repeated {
     what: u64,
@@ -77,7 +83,7 @@ impl<T> Default for Owned<T> {
             confirmed: None,
             in_flight: None,
             doubtful: false,
-            last: None,
+            done: Vec::new(),
         }
     }
 }
@@ -144,7 +150,9 @@ impl<T: KubeObject> Owned<T> {
     /// lost the label that the watch selects by: unless its deletion had been announced,
     /// it is read to make sure.
     pub fn observe_missing(&mut self, uid: &str) {
-        let known = self.get().filter(|known| known.meta().uid.as_deref() == Some(uid));
+        let known = self
+            .get()
+            .filter(|known| known.meta().uid.as_deref() == Some(uid));
         match known {
             Some(known) if known.meta().deletion_timestamp.is_none() => self.forget(),
             _ => {
@@ -175,23 +183,23 @@ impl<T: KubeObject> Owned<T> {
     /// Whether this request may be sent now; if so, it counts as in flight. If it only has to
     /// wait for some time, `wake` learns until when.
     ///
-    /// `what` tells requests apart: one that has just succeeded and is wanted again was undone
-    /// by somebody, and is repeated after 0, 5, 10, … s.
-    pub fn begin(&mut self, now: Timestamp, what: impl Hash, wake: &mut Wake) -> bool {
+    /// `what` tells requests apart: one that has succeeded of late and is wanted again was
+    /// undone by somebody, and is repeated after 0, 5, 10, … s. [`FREELY`] has no such brake.
+    pub fn begin(&mut self, now: Timestamp, what: Option<impl Hash>, wake: &mut Wake) -> bool {
         if self.is_in_flight() {
             return false;
         }
-        let what = fingerprint(what);
-        let undone = self.last.as_ref().filter(|last| last.what == what);
+        let what = what.map(fingerprint);
+        let undone = self.done.iter().find(|done| Some(done.what) == what);
         let repeat_at =
-            undone.map(|last| RECREATION.until(last.at, last.times, &format!("{what}")));
+            undone.map(|done| RECREATION.until(done.at, done.times, &done.what.to_string()));
         let until = self.tracked.waits_until(now).max(repeat_at);
         if let Some(until) = until.filter(|time| *time > now) {
             wake.at(until);
             return false;
         }
         self.tracked.begin();
-        self.in_flight = Some(what);
+        self.in_flight = what;
         true
     }
 
@@ -207,20 +215,26 @@ impl<T: KubeObject> Owned<T> {
         if std::mem::take(&mut self.doubtful) && !self.is_absent() {
             self.tracked = Tracked::default();
         }
-        let Some(what) = self.in_flight.take() else {
-            return;
-        };
+        let what = self.in_flight.take();
         if result.is_ok() {
             self.confirmed = Some(now);
-            let times = self.last.take().map_or(0, |last| {
-                let again = last.what == what && now - FORGET_REPEATS_AFTER < last.at;
-                if again { last.times + 1 } else { 0 }
-            });
-            self.last = Some(Repeated {
+            what.into_iter().for_each(|what| self.remember(now, what));
+        }
+    }
+
+    fn remember(&mut self, now: Timestamp, what: u64) {
+        self.done
+            .retain(|done| now.duration_since(done.at) < FORGET_REPEATS_AFTER);
+        match self.done.iter_mut().find(|done| done.what == what) {
+            Some(done) => {
+                done.at = now;
+                done.times += 1;
+            }
+            None => self.done.push(Repeated {
                 what,
                 at: now,
-                times,
-            });
+                times: 0,
+            }),
         }
     }
 }
@@ -282,4 +296,17 @@ pub fn ownership<K: KubeObject>(meta: &ObjectMeta, owner: &K) -> Ownership {
         }
         Some(_) => Ownership::Foreign,
     }
+}
+
+/// The patch that puts a lost owner back beside those that are there.
+#[must_use]
+pub fn owner_patch(live: &ObjectMeta, desired: &ObjectMeta) -> Option<Value> {
+    let known = live.owner_references.as_deref().unwrap_or_default();
+    let wanted = desired.owner_references.as_deref().unwrap_or_default();
+    let lost = wanted
+        .iter()
+        .filter(|wanted| known.iter().all(|known| known.uid != wanted.uid));
+    let mut all = known.to_vec();
+    all.extend(lost.cloned());
+    (all.len() > known.len()).then(|| json!({ "metadata": { "ownerReferences": all } }))
 }

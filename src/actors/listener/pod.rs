@@ -8,7 +8,7 @@ use k8s_openapi::jiff::SignedDuration;
 
 use super::health::{Health, health, nothing_runs};
 use super::objects::{delete, may_keep, remove};
-use super::owned::Verb;
+use super::owned::{FREELY, Verb};
 use super::state::ListenerMachine;
 use super::step::{Part, Step};
 use crate::actors::tracked::Presence;
@@ -72,16 +72,18 @@ impl ListenerMachine {
         if !self.restarts.may_create(step.now, &mut step.wake) {
             let (reason, message) = self.restarts.reason().cloned().unwrap_or_default();
             let next = self.restarts.next().unwrap_or(step.now);
-            step.trouble(&reason, format!("{message}; the pod is made again at {next:.0}"));
+            step.trouble(
+                &reason,
+                format!("{message}; the pod is made again at {next:.0}"),
+            );
             return;
         }
         let Some(version) = config.filter(|_| !step.reading) else {
             return;
         };
         // the history of the pods is the brake here
-        let when = step.now.as_nanosecond();
         let settings = &self.settings;
-        step.send(&mut self.parts.pod, Part::Pod, Verb::Create, when, || {
+        step.send(&mut self.parts.pod, Part::Pod, Verb::Create, FREELY, || {
             KubeRequest::Create(listener_pod(al, Some(version), settings).into())
         });
     }
@@ -107,15 +109,17 @@ impl ListenerMachine {
                 delete(&mut self.parts.pod, Part::Pod, pod.clone(), grace, step);
             }
             Health::Starting(reason) => {
-                let waits = ("Starting".to_owned(), "the listener's pod starts".to_owned());
+                let waits = (
+                    "Starting".to_owned(),
+                    "the listener's pod starts".to_owned(),
+                );
                 let (reason, message) = reason.unwrap_or(waits);
                 step.trouble(&reason, message);
                 self.correct_pod(al, config, pod, step);
             }
             Health::Running(since) => {
                 let since = since.unwrap_or(step.now);
-                self.restarts
-                    .healthy_since(step.now, since, &mut step.wake);
+                self.restarts.healthy_since(step.now, since, &mut step.wake);
                 self.correct_pod(al, config, pod, step);
             }
         }
@@ -173,7 +177,7 @@ impl ListenerMachine {
             grace,
         };
         let slot = &mut self.parts.pod;
-        if step.send(slot, Part::Pod, Verb::Delete, &difference, delete) {
+        if step.send(slot, Part::Pod, Verb::Delete, Some(&difference), delete) {
             let uid = pod.metadata.uid.as_deref().unwrap_or_default();
             self.restarts.replaced(uid, "Drift", &difference);
             let message = format!("the listener's pod is made again: {difference}");
@@ -184,7 +188,7 @@ impl ListenerMachine {
     fn correct_metadata(&mut self, pod: &Arc<Pod>, desired: &Pod, step: &mut Step) {
         if let Some(body) = metadata_patch(&pod.metadata, &desired.metadata) {
             let slot = &mut self.parts.pod;
-            step.send(slot, Part::Pod, Verb::Patch, body.to_string(), || {
+            step.send(slot, Part::Pod, Verb::Patch, Some(body.to_string()), || {
                 KubeRequest::patch(pod.reference(), body)
             });
         }

@@ -8,7 +8,9 @@ use k8s_openapi::jiff::SignedDuration;
 use super::step::{ListenerTag, Step};
 use crate::actors::backoff::Schedule;
 use crate::clock::Timestamp;
-use crate::messages::{Effect, KubeAnswer, KubeError, KubeErrorKind, KubeRequest, Object, ObjectRef};
+use crate::messages::{
+    Effect, KubeAnswer, KubeError, KubeErrorKind, KubeRequest, Object, ObjectRef,
+};
 use crate::resources::Sources;
 
 /// For sources that are missing: a person has to make them, and expects an answer within a
@@ -105,7 +107,10 @@ impl Source {
             State::Read(object) => sources.insert(object),
             State::Missing => {}
             State::Failed(error) => {
-                step.trouble("SourceUnreadable", format!("{name} cannot be read: {error}"));
+                step.trouble(
+                    "SourceUnreadable",
+                    format!("{name} cannot be read: {error}"),
+                );
                 return false;
             }
         }

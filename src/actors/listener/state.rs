@@ -19,7 +19,7 @@ use crate::api::constants::finalizers;
 use crate::api::{AutoscalingListener, AutoscalingListenerPhase};
 use crate::clock::Timestamp;
 use crate::messages::{
-    Effect, Input, KubeAnswer, KubeError, KubeObject, KubeRequest, Kind, ListenerCommand,
+    Effect, Input, Kind, KubeAnswer, KubeError, KubeObject, KubeRequest, ListenerCommand,
     ListenerReport, NoDirective, NoReport, Object, ObjectRef,
 };
 use crate::resources::{
@@ -129,9 +129,9 @@ impl ListenerMachine {
     fn observe(&mut self, object: Object) {
         let name = object.meta().name.clone().unwrap_or_default();
         match object {
-            Object::AutoscalingListener(al) if name == self.name => {
-                if self.al.observe(al) {
-                    // whoever touches it wants it looked after
+            Object::AutoscalingListener(al) => {
+                // whoever touches it wants it looked after
+                if name == self.name && self.al.observe(al) {
                     self.refresh_sources();
                 }
             }
@@ -284,7 +284,10 @@ impl ListenerMachine {
             return;
         }
         let known = al.metadata.finalizers.as_deref().unwrap_or_default();
-        if !known.iter().any(|name| name == finalizers::AUTOSCALING_LISTENER) {
+        if !known
+            .iter()
+            .any(|name| name == finalizers::AUTOSCALING_LISTENER)
+        {
             let mut all: Vec<&str> = known.iter().map(String::as_str).collect();
             all.push(finalizers::AUTOSCALING_LISTENER);
             self.patch_finalizers(al, json!(all), step);
@@ -306,12 +309,14 @@ impl ListenerMachine {
         step: &mut Step,
     ) {
         let body = json!({ "metadata": { "finalizers": finalizers } });
-        let what = body.to_string();
-        step.send(&mut self.al, Part::Listener, Verb::Patch, what, || KubeRequest::Patch {
-            target: al.reference(),
-            body,
-            status: false,
-            lock: al.metadata.resource_version.clone(),
+        let what = Some(body.to_string());
+        step.send(&mut self.al, Part::Listener, Verb::Patch, what, || {
+            KubeRequest::Patch {
+                target: al.reference(),
+                body,
+                status: false,
+                lock: al.metadata.resource_version.clone(),
+            }
         });
     }
 
@@ -340,7 +345,12 @@ impl ListenerMachine {
         let pod = here(Kind::Pod, &self.name);
         let (role, binding) = (there(Kind::Role), there(Kind::RoleBinding));
         let parts = &mut self.parts;
-        read_if_unknown(&mut parts.service_account, Part::ServiceAccount, &account, step);
+        read_if_unknown(
+            &mut parts.service_account,
+            Part::ServiceAccount,
+            &account,
+            step,
+        );
         read_if_unknown(&mut parts.role, Part::Role, &role, step);
         read_if_unknown(&mut parts.role_binding, Part::RoleBinding, &binding, step);
         if al.spec.proxy.is_some() {
@@ -391,7 +401,7 @@ impl ListenerMachine {
             "restarts": wanted.restarts,
             "lastRestartReason": wanted.last_restart_reason,
         } });
-        let what = body.to_string();
+        let what = Some(body.to_string());
         step.send(&mut self.al, Part::Listener, Verb::Patch, what, || {
             KubeRequest::patch_status(al.reference(), body)
         });

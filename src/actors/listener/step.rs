@@ -3,13 +3,14 @@
 use std::collections::BTreeSet;
 use std::hash::Hash;
 
-use super::owned::{Owned, Verb, Wake};
+use super::owned::{FREELY, Owned, Verb, Wake};
 use super::state::ListenerMachine;
 use crate::actors::EffectOf;
 use crate::api::AutoscalingListener;
 use crate::clock::Timestamp;
 use crate::messages::{
-    Effect, EventNote, EventSeverity, KubeErrorKind, KubeObject, KubeRequest, ListenerReport, ObjectRef,
+    Effect, EventNote, EventSeverity, KubeErrorKind, KubeObject, KubeRequest, ListenerReport,
+    ObjectRef,
 };
 
 /// Names a request of a listener.
@@ -77,10 +78,11 @@ impl Step {
         slot: &mut Owned<T>,
         part: Part,
         verb: Verb,
-        what: impl Hash,
+        what: Option<impl Hash>,
         request: impl FnOnce() -> KubeRequest,
     ) -> bool {
-        let free = slot.begin(self.now, (verb, what), &mut self.wake);
+        let what = what.map(|what| (verb, what));
+        let free = slot.begin(self.now, what, &mut self.wake);
         if free {
             let tag = ListenerTag::Part(part, verb);
             self.effects.push(Effect::Kube(tag, request()));
@@ -95,9 +97,7 @@ impl Step {
         part: Part,
         target: &ObjectRef,
     ) -> bool {
-        // a read undoes nothing, so that repeating it needs no brake
-        let when = self.now.as_nanosecond();
-        self.send(slot, part, Verb::Read, when, || {
+        self.send(slot, part, Verb::Read, FREELY, || {
             KubeRequest::Get(target.clone())
         })
     }
@@ -110,7 +110,7 @@ impl Step {
         target: &ObjectRef,
         uid: &str,
     ) {
-        self.send(slot, part, Verb::Read, uid, || {
+        self.send(slot, part, Verb::Read, Some(uid), || {
             KubeRequest::Get(target.clone())
         });
     }

@@ -28,11 +28,29 @@ impl ListenerMachine {
         let role = there(Kind::Role);
         let account = here(Kind::ServiceAccount, self.name.clone());
         let gone = [
-            remove(&mut parts.config_secret, Part::ConfigSecret, al, &config, step),
+            remove(
+                &mut parts.config_secret,
+                Part::ConfigSecret,
+                al,
+                &config,
+                step,
+            ),
             remove(&mut parts.proxy_secret, Part::ProxySecret, al, &proxy, step),
-            remove(&mut parts.role_binding, Part::RoleBinding, al, &role_binding, step),
+            remove(
+                &mut parts.role_binding,
+                Part::RoleBinding,
+                al,
+                &role_binding,
+                step,
+            ),
             remove(&mut parts.role, Part::Role, al, &role, step),
-            remove(&mut parts.service_account, Part::ServiceAccount, al, &account, step),
+            remove(
+                &mut parts.service_account,
+                Part::ServiceAccount,
+                al,
+                &account,
+                step,
+            ),
         ];
         gone.iter().all(|gone| *gone)
     }

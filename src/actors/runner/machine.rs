@@ -354,15 +354,15 @@ impl RunnerMachine {
             Removal::Done if releasing && has_job => self.refuse(),
             Removal::Done => {}
             Removal::Refused | Removal::GivenUp(_) if releasing => self.refuse(),
-            Removal::Refused if deleting || self.asked == Asked::Delete => {}
-            Removal::Refused => {
+            // asked on the way to a registration of our own, and not to let this runner go
+            Removal::Refused if !deleting && !has_job && self.secret.is_absent() => {
                 self.registration.taken = Some((
                     "RunnerNameTaken".to_owned(),
                     "the runner's name is registered already, and has a job".to_owned(),
                 ));
             }
             Removal::GivenUp(message) if deleting => self.give_up_removal(&message, turn),
-            Removal::GivenUp(_) => {}
+            Removal::Refused | Removal::GivenUp(_) => {}
         }
     }
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::actions::{JobDetails, Statistics};
 
 const T0: Duration = Duration::ZERO;
 const HELD_POLL: Duration = Duration::from_secs(50);
@@ -316,7 +317,63 @@ fn a_record_that_never_works_holds_the_queue_up_for_a_minute() {
     assert_eq!(last.task, Task::Acknowledge(41));
     assert!(now >= PATIENCE && now <= PATIENCE + Duration::from_secs(30));
     assert!((4..10).contains(&rounds), "{rounds}");
-    assert!(last.notes.contains(&Note::Started(job(5))));
+    assert!(last.notes.contains(&Note::PutOff(1)));
+}
+
+/// A program that has put off the start of job 5 and is polling again.
+fn with_a_record_put_off() -> Session {
+    let mut session = polling();
+    session.step(T0, message(41, vec![JobMessage::Started(job(5))]));
+    let down = || Outcome::Recorded(vec![Err(failure(FailureKind::Refused))]);
+    session.step(T0, down());
+    session.step(T0, Outcome::Published(Ok(())));
+    session.step(PATIENCE, Outcome::Waited);
+    assert_eq!(session.step(PATIENCE, down()).task, Task::Acknowledge(41));
+    let step = session.step(PATIENCE, Outcome::Acknowledged(Ok(())));
+    assert_eq!(step.task, poll(41));
+    session
+}
+
+#[test]
+fn what_was_put_off_is_tried_again_after_each_poll() {
+    let mut session = with_a_record_put_off();
+    let again = Task::Record(vec![Record::Started(job(5))]);
+    for _ in 0..3 {
+        session.step(PATIENCE, empty());
+        let step = session.step(PATIENCE, Outcome::Published(Ok(())));
+        assert_eq!(step.task, again);
+        let down = vec![Err(failure(FailureKind::Unavailable))];
+        let step = session.step(PATIENCE, Outcome::Recorded(down));
+        assert_eq!(step.task, poll(41));
+    }
+    session.step(PATIENCE, empty());
+    session.step(PATIENCE, Outcome::Published(Ok(())));
+    let step = session.step(PATIENCE, Outcome::Recorded(vec![Ok(Recording::New)]));
+    assert_eq!(step.notes, [Note::Started(job(5))]);
+    assert_eq!(step.task, poll(41));
+}
+
+#[test]
+fn what_was_put_off_goes_before_later_news_and_does_not_hold_them_up() {
+    let mut session = with_a_record_put_off();
+    let step = session.step(PATIENCE, message(42, vec![JobMessage::Completed(job(5))]));
+    assert_eq!(
+        step.task,
+        Task::Record(vec![Record::Started(job(5)), Record::Completed(job(5))])
+    );
+    let results = vec![Err(failure(FailureKind::Unavailable)), Ok(Recording::New)];
+    session.step(PATIENCE, Outcome::Recorded(results));
+    let step = session.step(PATIENCE, Outcome::Published(Ok(())));
+    assert_eq!(step.task, Task::Acknowledge(42));
+}
+
+#[test]
+fn what_was_put_off_is_given_up_after_an_hour_and_counted() {
+    let mut session = with_a_record_put_off();
+    let step = session.step(PUT_OFF, empty());
+    assert!(step.notes.contains(&Note::Started(job(5))));
+    let step = session.step(PUT_OFF, Outcome::Published(Ok(())));
+    assert_eq!(step.task, poll(41));
 }
 
 #[test]

@@ -135,7 +135,7 @@ impl Job {
             "jobId": self.job_id(),
             "jobWorkflowRef": self.spec.workflow_ref,
             "jobDisplayName": self.spec.display_name,
-            "workflowRunId": 90_000 + self.id,
+            "workflowRunId": 9_000_000_000 + self.id,
             "eventName": self.spec.event_name,
             "requestLabels": self.spec.runs_on,
             "queueTime": time(Some(self.queued)),

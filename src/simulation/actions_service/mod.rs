@@ -1,6 +1,6 @@
 //! The embedded Actions service: GitHub's side of runner scale sets, in this process.
 //!
-//! It speaks the protocol of [`crate::actions`] over an in-process [`Transports`] or a local
+//! It speaks the protocol of [`crate::actions`] over an in-process transport or a local
 //! port, gives queued jobs to scale sets and to their runners, and refuses, delays or loses
 //! whatever it is asked to (see [`Faults`]). Its ids come from counters and its time from
 //! the clock it is given, so that two runs with one seed are the same.
@@ -19,6 +19,7 @@ mod serve;
 mod world;
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
@@ -35,6 +36,9 @@ use world::{Grant, Moment, World};
 use crate::actions::Statistics;
 use crate::clock::Clock;
 
+/// Is told what happens, a line at a time.
+pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
+
 /// What a service is made with.
 #[derive(Clone)]
 pub struct Options {
@@ -45,7 +49,7 @@ pub struct Options {
     /// How long things last.
     pub durations: Durations,
     /// Is told one line for everything that happens.
-    pub log: Option<Arc<dyn Fn(&str) + Send + Sync>>,
+    pub log: Option<Log>,
     /// Decides what goes wrong, after [`ActionsService::faults`] had their say.
     pub interceptor: Option<Arc<dyn Interceptor>>,
 }
@@ -71,7 +75,7 @@ pub struct ActionsService(Arc<Shared>);
 struct Shared {
     clock: Clock,
     world: Mutex<World>,
-    log: Option<Arc<dyn Fn(&str) + Send + Sync>>,
+    log: Option<Log>,
     faults: Faults,
     interceptor: Option<Arc<dyn Interceptor>>,
     /// Wakes who waits for anything to happen.
@@ -196,6 +200,11 @@ impl ActionsService {
     /// Puts an element of any kind into a scale set's next message.
     pub fn tell(&self, scale_set_id: i64, element: Value) {
         self.change(|world, _| world.tell(scale_set_id, element));
+    }
+
+    /// Delivers a scale set's latest message once more, acknowledged or not.
+    pub fn deliver_again(&self, scale_set_id: i64) {
+        self.change(|world, _| world.deliver_again(scale_set_id));
     }
 
     // === what a runner does ===
@@ -346,5 +355,11 @@ impl ActionsService {
         if let Some(log) = &self.0.log {
             log(&format!("actions: {line}"));
         }
+    }
+}
+
+impl fmt::Debug for ActionsService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ActionsService").finish_non_exhaustive()
     }
 }

@@ -1,5 +1,6 @@
 //! A simulated runner's side: signing in, taking a job, ending it.
 
+use std::fmt;
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -130,5 +131,11 @@ impl Drop for RunnerHandle {
     fn drop(&mut self) {
         self.service
             .change(|world, now| world.take_offline(self.id, now));
+    }
+}
+
+impl fmt::Debug for RunnerHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "runner {} {}", self.id, self.name)
     }
 }

@@ -8,7 +8,8 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use http::{HeaderMap, Request, Response};
+use http::header::USER_AGENT;
+use http::{HeaderMap, HeaderValue, Request, Response};
 use http_body_util::{BodyExt, Limited};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -75,7 +76,13 @@ impl tower::Service<Request<kube::client::Body>> for InProcess {
     fn call(&mut self, request: Request<kube::client::Body>) -> Self::Future {
         let this = self.clone();
         Box::pin(async move {
-            let (parts, body) = request.into_parts();
+            let (mut parts, body) = request.into_parts();
+            if !parts.headers.contains_key(USER_AGENT)
+                && let Ok(name) = HeaderValue::from_str(&this.identity.user)
+            {
+                // requests are counted by the name a client gives itself
+                parts.headers.insert(USER_AGENT, name);
+            }
             let body = body.collect_bytes().await?;
             let request = Request::from_parts(parts, body);
             Ok(this.server.answer(request, &this.identity).await?)

@@ -1,0 +1,256 @@
+//! The way out.
+
+use serde_json::json;
+
+use super::objects::*;
+use crate::actors::runner::{Origin, Tag};
+use crate::messages::{
+    ActionsAnswer, ActionsErrorKind, Kind, KubeAnswer, KubeErrorKind, Object, ObjectRef,
+    RunnerCommand, RunnerState,
+};
+
+const DROP: &str = r#"patch EphemeralRunner at 30 {"metadata":{"finalizers":null}}"#;
+
+/// Being deleted, with a living pod.
+fn alive() -> (Hand, Vec<String>) {
+    Hand::found(
+        er(30, deleted(known(json!({ "ready": true })))),
+        Some(pod_in(21, "Running", running(), running())),
+    )
+}
+
+#[test]
+fn a_living_runner_is_taken_from_the_service_before_anything_is_deleted() {
+    let (mut hand, asked) = alive();
+    assert_eq!(asked, ["remove 42"]);
+    let asked = hand.actions(Tag::Remove, Ok(ActionsAnswer::Done));
+    assert_eq!(asked, ["delete Pod", "get Secret"]);
+    let found = answer(Object::Secret(secret(5, "42")));
+    assert_eq!(hand.kube(Tag::ReadSecret, found), ["delete Secret"]);
+    assert!(
+        hand.kube(Tag::DeleteSecret, Ok(KubeAnswer::Deleted))
+            .is_empty()
+    );
+    assert_eq!(hand.kube(Tag::DeletePod, Ok(KubeAnswer::Deleted)), [DROP]);
+    let gone = er(
+        31,
+        json!({ "metadata": {
+        "deletionTimestamp": start(), "finalizers": null } }),
+    );
+    hand.kube(Tag::DropFinalizers, answer(Object::EphemeralRunner(gone)));
+    assert!(hand.stopped);
+    assert_eq!(hand.report.unwrap().state, RunnerState::Gone);
+}
+
+#[test]
+fn a_runner_with_a_job_is_asked_for_again_every_thirty_seconds() {
+    let (mut hand, _) = alive();
+    let asked = hand.actions(Tag::Remove, refused(ActionsErrorKind::JobStillRunning));
+    assert!(asked.is_empty());
+    assert_eq!(hand.wakes_in(), Some(30));
+    assert!(hand.after(29).is_empty());
+    assert_eq!(hand.after(1), ["remove 42"]);
+}
+
+#[test]
+fn a_runner_that_ends_with_exit_0_while_being_deleted_needs_no_call() {
+    let (mut hand, _) = alive();
+    hand.actions(Tag::Remove, refused(ActionsErrorKind::JobStillRunning));
+    let asked = hand.sees_pod(pod_in(22, "Succeeded", ended(0), ended(0)));
+    assert_eq!(asked, ["delete Pod grace 0", "get Secret"]);
+    hand.kube(Tag::DeletePod, Ok(KubeAnswer::Deleted));
+    let asked = hand.kube(Tag::ReadSecret, kube_error(KubeErrorKind::NotFound));
+    assert_eq!(asked, [DROP]);
+}
+
+#[test]
+fn a_succeeded_runner_is_let_go_without_a_call() {
+    let done = er(30, deleted(known(json!({ "phase": "Succeeded" }))));
+    let mut hand = Hand::new(Origin::Found(Some(done)));
+    hand.tick();
+    let asked = hand.kube(Tag::ReadPod, kube_error(KubeErrorKind::NotFound));
+    assert_eq!(asked, ["get Secret"]);
+    let asked = hand.kube(Tag::ReadSecret, kube_error(KubeErrorKind::NotFound));
+    assert_eq!(asked, [DROP]);
+}
+
+#[test]
+fn local_cleanup_does_not_wait_for_the_service_when_nothing_is_alive() {
+    let failed = er(30, deleted(known(json!({ "phase": "Failed" }))));
+    let (mut hand, asked) = Hand::found(failed, Some(pod_in(21, "Failed", ended(1), ended(0))));
+    assert_eq!(asked, ["remove 42", "delete Pod grace 0", "delete Secret"]);
+    hand.kube(Tag::DeletePod, Ok(KubeAnswer::Deleted));
+    let asked = hand.kube(Tag::DeleteSecret, Ok(KubeAnswer::Deleted));
+    assert!(asked.is_empty(), "the registration holds it: {asked:?}");
+    let report = hand.report.clone().unwrap();
+    assert!(report.deleting && !report.holds_resources);
+    assert_eq!(hand.actions(Tag::Remove, Ok(ActionsAnswer::Done)), [DROP]);
+}
+
+#[test]
+fn a_registration_nobody_knows_the_id_of_is_looked_up_by_name() {
+    let mut hand = Hand::new(Origin::Found(Some(er(30, deleted(json!({}))))));
+    hand.tick();
+    let asked = hand.kube(Tag::ReadPod, kube_error(KubeErrorKind::NotFound));
+    assert_eq!(asked, ["get Secret"]);
+    let asked = hand.kube(Tag::ReadSecret, kube_error(KubeErrorKind::NotFound));
+    assert_eq!(asked, ["find pool-runner-x7k2m"]);
+    let asked = hand.actions(Tag::Find, Ok(ActionsAnswer::Runner(None)));
+    assert_eq!(asked, [DROP]);
+}
+
+#[test]
+fn a_job_on_a_pod_gone_for_ten_minutes_is_given_up_with_an_event() {
+    let failed = er(30, deleted(known(json!({ "phase": "Failed" }))));
+    let mut hand = Hand::new(Origin::Found(Some(failed)));
+    hand.tick();
+    hand.kube(Tag::ReadPod, kube_error(KubeErrorKind::NotFound));
+    hand.kube(Tag::ReadSecret, kube_error(KubeErrorKind::NotFound));
+    let mut asked = Vec::new();
+    let mut seconds = 0;
+    while asked.is_empty() {
+        hand.actions(Tag::Remove, refused(ActionsErrorKind::JobStillRunning));
+        seconds += 30;
+        asked = hand.after(30);
+        asked.retain(|line| line != "remove 42");
+        assert!(seconds < 700);
+    }
+    assert_eq!(asked, [DROP]);
+    assert_eq!(hand.events, ["RegistrationLeft"]);
+    assert!(seconds >= 600, "{seconds}");
+}
+
+#[test]
+fn credentials_that_are_gone_do_not_hold_a_runner_but_a_job_does() {
+    let (mut hand, _) = alive();
+    let asked = hand.actions(Tag::Remove, refused(ActionsErrorKind::Credentials));
+    assert_eq!(asked, ["delete Pod", "get Secret"]);
+    assert_eq!(hand.events, ["RegistrationLeft"]);
+
+    let (mut hand, _) = Hand::found(
+        er(30, deleted(with_job(json!({ "ready": true })))),
+        Some(pod_in(21, "Running", running(), running())),
+    );
+    let asked = hand.actions(Tag::Remove, refused(ActionsErrorKind::Credentials));
+    assert!(asked.is_empty(), "{asked:?}");
+}
+
+#[test]
+fn the_finalizers_of_others_stay() {
+    let others = json!({ "metadata": { "finalizers": [
+        "other/one",
+        "ephemeralrunner.actions.github.com/finalizer",
+        "ephemeralrunner.actions.github.com/runner-registration-finalizer"] } });
+    let mut patch = deleted(known(json!({ "phase": "Succeeded" })));
+    json_patch::merge(&mut patch, &others);
+    let mut hand = Hand::new(Origin::Found(Some(er(30, patch))));
+    hand.tick();
+    hand.kube(Tag::ReadPod, kube_error(KubeErrorKind::NotFound));
+    let asked = hand.kube(Tag::ReadSecret, kube_error(KubeErrorKind::NotFound));
+    assert_eq!(
+        asked,
+        [r#"patch EphemeralRunner at 30 {"metadata":{"finalizers":["other/one"]}}"#]
+    );
+    let left = json!({ "metadata": {
+        "deletionTimestamp": start(), "finalizers": ["other/one"] } });
+    let asked = hand.kube(
+        Tag::DropFinalizers,
+        answer(Object::EphemeralRunner(er(31, left))),
+    );
+    assert!(asked.is_empty());
+    assert!(!hand.stopped);
+}
+
+// === what container hooks made ===
+
+fn with_hooks(status: serde_json::Value) -> std::sync::Arc<crate::api::EphemeralRunner> {
+    let mut patch = deleted(known(status));
+    json_patch::merge(
+        &mut patch,
+        &json!({ "spec": { "spec": { "containers": [{ "name": "runner", "env": [
+            { "name": "ACTIONS_RUNNER_CONTAINER_HOOKS", "value": "/hooks.js" }] }] } } }),
+    );
+    er(30, patch)
+}
+
+fn hook_pod() -> Object {
+    let mut value = json!(*pod(40, json!({ "phase": "Running" })));
+    value["metadata"]["name"] = json!("pool-runner-x7k2m-workflow");
+    Object::Pod(std::sync::Arc::new(serde_json::from_value(value).unwrap()))
+}
+
+fn swept() -> (Hand, Vec<String>) {
+    let mut hand = Hand::new(Origin::Found(Some(with_hooks(
+        json!({ "phase": "Succeeded" }),
+    ))));
+    hand.tick();
+    let mut asked = hand.kube(Tag::ReadPod, kube_error(KubeErrorKind::NotFound));
+    asked.extend(hand.kube(Tag::ReadSecret, kube_error(KubeErrorKind::NotFound)));
+    (hand, asked)
+}
+
+#[test]
+fn objects_that_container_hooks_made_go_with_the_runner() {
+    let (mut hand, asked) = swept();
+    assert_eq!(
+        asked,
+        [
+            "get Secret",
+            "list Pod runner-pod=pool-runner-x7k2m",
+            "list Secret runner-pod=pool-runner-x7k2m"
+        ]
+    );
+    let asked = hand.kube(
+        Tag::ListLinked(Kind::Pod),
+        Ok(KubeAnswer::Objects(vec![hook_pod()])),
+    );
+    assert_eq!(asked, ["delete Pod pool-runner-x7k2m-workflow"]);
+    let asked = hand.kube(
+        Tag::ListLinked(Kind::Secret),
+        Ok(KubeAnswer::Objects(Vec::new())),
+    );
+    assert!(asked.is_empty());
+    let linked = ObjectRef::new(Kind::Pod, "arc-runners", "pool-runner-x7k2m-workflow");
+    let asked = hand.kube(Tag::DeleteLinked(linked), Ok(KubeAnswer::Deleted));
+    assert_eq!(asked, [DROP]);
+}
+
+#[test]
+fn a_lack_of_permission_on_linked_objects_is_reported_and_holds_nothing() {
+    let (mut hand, _) = swept();
+    hand.kube(
+        Tag::ListLinked(Kind::Pod),
+        kube_error(KubeErrorKind::Forbidden),
+    );
+    assert_eq!(hand.events, ["LinkedObjectsLeft"]);
+    let asked = hand.kube(
+        Tag::ListLinked(Kind::Secret),
+        Ok(KubeAnswer::Objects(Vec::new())),
+    );
+    assert_eq!(asked, [DROP]);
+}
+
+#[test]
+fn a_list_of_linked_objects_that_fails_is_tried_again() {
+    let (mut hand, _) = swept();
+    hand.kube(
+        Tag::ListLinked(Kind::Secret),
+        Ok(KubeAnswer::Objects(Vec::new())),
+    );
+    hand.kube(
+        Tag::ListLinked(Kind::Pod),
+        kube_error(KubeErrorKind::Unavailable),
+    );
+    assert_eq!(hand.after(1), ["list Pod runner-pod=pool-runner-x7k2m"]);
+}
+
+#[test]
+fn a_deletion_command_is_one_request_and_a_gone_runner_stops_its_actor() {
+    let done = er(20, known(json!({ "phase": "Failed" })));
+    let mut hand = Hand::new(Origin::Found(Some(done)));
+    assert_eq!(hand.tell(RunnerCommand::Delete), ["delete EphemeralRunner"]);
+    assert!(hand.tell(RunnerCommand::Delete).is_empty());
+    assert!(hand.tick().is_empty());
+    hand.gone(Kind::EphemeralRunner, "er-uid");
+    assert!(hand.stopped);
+}

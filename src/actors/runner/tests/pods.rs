@@ -1,0 +1,145 @@
+//! What a pod says of its runner.
+
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::{Value, json};
+
+use super::objects::*;
+use crate::actors::runner::{End, PodState, judge};
+use crate::clock::after;
+
+fn waiting(reason: &str) -> Value {
+    json!({ "waiting": { "reason": reason, "message": "because" } })
+}
+
+fn state(pod: &Pod, age: i64) -> PodState {
+    judge(pod, after(start(), age))
+}
+
+fn failure(state: &PodState) -> Option<&str> {
+    match &state.end {
+        Some(End::Failed((word, _))) => Some(word),
+        _ => None,
+    }
+}
+
+#[test]
+fn the_runners_container_decides_whatever_its_sidecars_do() {
+    let pod = pod_in(1, "Running", ended(0), running());
+    assert_eq!(state(&pod, 0).end, Some(End::Succeeded));
+    assert!(!state(&pod, 0).is_dead, "the sidecar still runs");
+    let pod = pod_in(1, "Running", running(), ended(1));
+    assert_eq!(state(&pod, 0).end, None);
+    let pod = pod_in(1, "Failed", ended(0), ended(1));
+    assert_eq!(state(&pod, 0).end, Some(End::Succeeded));
+    assert!(state(&pod, 0).is_dead);
+}
+
+#[test]
+fn the_end_of_a_pod_as_a_whole_counts_where_its_container_says_nothing() {
+    for reason in ["Evicted", "OutOfcpu", "NodeLost"] {
+        let gone = pod(
+            1,
+            json!({ "phase": "Failed", "reason": reason, "message": "m" }),
+        );
+        assert_eq!(failure(&state(&gone, 0)), Some(reason));
+        let mut lost = json!(*pod_in(1, "Failed", running(), running()));
+        lost["status"]["reason"] = json!(reason);
+        let lost: Pod = serde_json::from_value(lost).unwrap();
+        assert_eq!(
+            failure(&state(&lost, 0)),
+            Some(reason),
+            "still shown as running"
+        );
+        assert!(!state(&lost, 0).can_run);
+    }
+}
+
+#[test]
+fn a_failing_init_container_counts_and_a_sidecar_does_not() {
+    let init = |restart: Value| -> Pod {
+        let mut value = json!(*pod_in(1, "Pending", waiting("PodInitializing"), running()));
+        value["spec"]["initContainers"] =
+            json!([{ "name": "fetch", "image": "i", "restartPolicy": restart }]);
+        value["status"]["initContainerStatuses"] = json!([{ "name": "fetch", "image": "",
+            "imageID": "", "ready": false, "restartCount": 0,
+            "state": { "terminated": { "exitCode": 3 } } }]);
+        serde_json::from_value(value).unwrap()
+    };
+    assert_eq!(
+        failure(&state(&init(Value::Null), 0)),
+        Some("InitContainerFailed")
+    );
+    assert_eq!(state(&init(json!("Always")), 0).end, None);
+}
+
+#[test]
+fn a_restarted_container_has_ended_for_us() {
+    let mut value = json!(*pod_in(
+        1,
+        "Running",
+        waiting("CrashLoopBackOff"),
+        running()
+    ));
+    value["status"]["containerStatuses"][0]["lastState"] =
+        json!({ "terminated": { "exitCode": 7 } });
+    let pod: Pod = serde_json::from_value(value).unwrap();
+    assert!(matches!(state(&pod, 0).end, Some(End::Outdated(_))));
+}
+
+#[test]
+fn images_that_can_never_be_pulled_fail_at_once_and_others_after_ten_minutes() {
+    // (reason, end at once, end after ten minutes)
+    let table = [
+        ("InvalidImageName", Some("InvalidImageName")),
+        ("ErrImageNeverPull", Some("ErrImageNeverPull")),
+        ("ImagePullBackOff", None),
+        ("ErrImagePull", None),
+    ];
+    for (reason, at_once) in table {
+        let pod = pod_in(1, "Pending", waiting(reason), running());
+        assert_eq!(failure(&state(&pod, 1)), at_once, "{reason}");
+        let late = at_once.unwrap_or("ImagePullBackOff");
+        assert_eq!(failure(&state(&pod, 600)), Some(late), "{reason}");
+    }
+    let pod = pod_in(1, "Pending", waiting("ErrImagePull"), running());
+    let early = state(&pod, 599);
+    assert_eq!(early.end, None);
+    assert_eq!(early.trouble.unwrap().0, "ImagePullBackOff", "one trouble");
+    assert_eq!(early.gives_up, Some(after(start(), 600)));
+}
+
+#[test]
+fn a_scheduled_pod_that_does_not_start_its_runner_fails_after_ten_minutes() {
+    let creating = pod_in(1, "Pending", waiting("ContainerCreating"), running());
+    assert_eq!(state(&creating, 599).end, None);
+    assert_eq!(state(&creating, 599).trouble, None, "that is normal");
+    assert_eq!(failure(&state(&creating, 600)), Some("ContainerCreating"));
+    let silent = pod(
+        1,
+        json!({ "phase": "Pending", "conditions": [
+            { "type": "PodScheduled", "status": "True", "lastTransitionTime": start() }] }),
+    );
+    assert_eq!(failure(&state(&silent, 600)), Some("StartTimeout"));
+}
+
+#[test]
+fn an_unscheduled_pod_is_left_alone_and_needs_no_grace() {
+    let mut value = json!(*pod(
+        1,
+        json!({ "phase": "Pending", "conditions": [
+            { "type": "PodScheduled", "status": "False", "reason": "Unschedulable" }] }),
+    ));
+    value["spec"]["nodeName"] = Value::Null;
+    let pod: Pod = serde_json::from_value(value).unwrap();
+    let late = state(&pod, 100_000);
+    assert_eq!((late.end, late.gives_up), (None, None));
+    assert!(late.is_dead && late.can_run);
+}
+
+#[test]
+fn a_pod_is_ready_only_while_its_runner_runs() {
+    let up = state(&pod_in(1, "Running", running(), running()), 0);
+    assert!(up.ready && up.runs && up.can_run);
+    let down = state(&pod_in(1, "Running", ended(1), running()), 0);
+    assert!(!down.ready && !down.runs && !down.can_run);
+}

@@ -1,0 +1,458 @@
+//! The books: every runner of the set, by state, kept up to date report by report.
+//!
+//! Whatever a decision asks of them is a count or the head of a sorted set, so its cost does
+//! not grow with the number of runners.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::clock::{Timestamp, after};
+use crate::messages::{RunnerCommand, RunnerCounts, RunnerReport, RunnerState};
+
+/// After how many seconds an idle runner is asked again that the service did not let go.
+const REST: i64 = 30;
+/// After how many seconds a command without effect is given again; and how long a runner
+/// without an id may take to get one before it is deleted without asking.
+const PATIENCE: i64 = 60;
+/// A runner without an id is left alone by a scale-down until it has that age, in seconds.
+const UNREGISTERED_AGE: i64 = 120;
+
+/// A runner's state as the decisions see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Class {
+    /// Without a job so far.
+    Pending,
+    /// With a job.
+    Running,
+    /// Ended, waiting to be counted.
+    Finished,
+    /// Failed without having had a job.
+    Failed,
+    /// Rejected for its version, under the applied revision or a newer one.
+    Outdated,
+    /// Rejected for its version, under a revision that is gone.
+    Stale,
+    /// Being deleted; its pod or Secret may still exist.
+    Deleting,
+    /// Being deleted, and only waiting for its deregistration.
+    Leaving,
+}
+
+const CLASSES: usize = 8;
+
+/// By creation, oldest first.
+type Queue = BTreeSet<(Timestamp, String)>;
+
+#[derive(Debug)]
+struct Entry {
+    report: RunnerReport,
+    class: Class,
+    told: Option<(RunnerCommand, Timestamp)>,
+    /// Asked, refused, and not to be asked again before.
+    rests: Option<Timestamp>,
+    /// Being deleted without having had a job: its place is to be filled when it is free.
+    lost: bool,
+}
+
+/// What a report changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Change {
+    /// A runner without a job was lost: it failed, went stale or is being deleted.
+    pub lost: bool,
+    /// It failed without a job.
+    pub failed: bool,
+    /// It got ready.
+    pub ready: bool,
+    /// It has had a job, or ended well.
+    pub finished: bool,
+}
+
+/// The books of one set.
+#[derive(Debug, Default)]
+pub(super) struct Books {
+    applied: i64,
+    runners: BTreeMap<String, Entry>,
+    counts: [i64; CLASSES],
+    patches: BTreeMap<i64, u64>,
+    releases: usize,
+    // runners that were told nothing, by what they may be told
+    idle: Queue,
+    unregistered: Queue,
+    finished: Queue,
+    failed: Queue,
+    outdated: Queue,
+    stale: Queue,
+    /// Idle, but the service cannot be asked: the credentials are of no use.
+    unaskable: Queue,
+    /// Told something, by when to say it again.
+    told: Queue,
+    /// Refused, by when they may be asked again.
+    resting: Queue,
+    /// With a reason why they do not get ready or have failed.
+    troubled: BTreeSet<String>,
+}
+
+impl Books {
+    // === keeping them ===
+
+    /// Takes a report in. One about an earlier runner of the name is passed over.
+    pub fn put(&mut self, now: Timestamp, report: RunnerReport) -> Change {
+        let name = report.name.clone();
+        let class = self.classify(&report);
+        let old = self.unlink(&name);
+        let old_class = old.as_ref().map(|old| old.class);
+        let was_ready = old.as_ref().is_some_and(|old| old.report.ready);
+        let was_lost = old.as_ref().is_some_and(|old| old.lost);
+        let (mut told, mut rests) = old.map_or((None, None), |old| (old.told, old.rests));
+        let release_is_moot =
+            class != Class::Pending && matches!(told, Some((RunnerCommand::Release, _)));
+        if matches!(class, Class::Deleting | Class::Leaving) || release_is_moot || report.refused {
+            told = None;
+        }
+        if report.refused {
+            rests = Some(after(now, REST));
+        }
+        let lost = was_lost || (class == Class::Deleting && deprives(old_class, &report));
+        let change = Change {
+            lost: match class {
+                Class::Failed | Class::Stale => matches!(old_class, None | Some(Class::Pending)),
+                Class::Deleting => false,
+                Class::Leaving => was_lost || deprives(old_class, &report),
+                _ => false,
+            },
+            failed: class == Class::Failed && old_class != Some(Class::Failed),
+            ready: report.ready && !was_ready,
+            finished: class == Class::Finished && old_class != Some(Class::Finished),
+        };
+        self.link(
+            name,
+            Entry {
+                report,
+                class,
+                told,
+                rests,
+                lost,
+            },
+        );
+        change
+    }
+
+    /// Strikes a runner off that is gone. Says whether it was lost without having had a job.
+    pub fn remove(&mut self, name: &str, uid: &str) -> bool {
+        if self.uid(name) != Some(uid) {
+            return false;
+        }
+        self.unlink(name).is_some_and(|entry| match entry.class {
+            Class::Pending => true,
+            Class::Deleting => entry.lost,
+            _ => false,
+        })
+    }
+
+    /// Takes in which revision is applied. Says whether verdicts went stale by it.
+    pub fn set_applied(&mut self, applied: i64) -> bool {
+        if applied == self.applied {
+            return false;
+        }
+        self.applied = applied;
+        let judged: Vec<String> = self
+            .outdated
+            .iter()
+            .chain(&self.stale)
+            .map(|(_, name)| name.clone())
+            .collect();
+        let mut lost = false;
+        for name in judged {
+            if let Some(mut entry) = self.unlink(&name) {
+                entry.class = self.classify(&entry.report);
+                lost |= entry.class == Class::Stale;
+                self.link(name, entry);
+            }
+        }
+        lost
+    }
+
+    /// Notes that a runner was told something.
+    pub fn tell(&mut self, now: Timestamp, name: &str, command: RunnerCommand) {
+        if let Some(mut entry) = self.unlink(name) {
+            entry.told = Some((command, now));
+            entry.rests = None;
+            self.link(name.to_owned(), entry);
+        }
+    }
+
+    /// Puts refused runners back among the idle ones whose rest is over.
+    pub fn end_rests(&mut self, now: Timestamp) {
+        while let Some((until, name)) = self.resting.first().cloned()
+            && until <= now
+        {
+            if let Some(mut entry) = self.unlink(&name) {
+                entry.rests = None;
+                self.link(name, entry);
+            }
+        }
+    }
+
+    // === reading them ===
+
+    pub fn count(&self, class: Class) -> i64 {
+        self.counts[class as usize]
+    }
+
+    /// The counts as the scale set reports them.
+    pub fn counts(&self) -> RunnerCounts {
+        RunnerCounts {
+            pending: self.count(Class::Pending),
+            running: self.count(Class::Running),
+            failed: self.count(Class::Failed),
+            finished: self.count(Class::Finished),
+            outdated: self.count(Class::Outdated) + self.count(Class::Stale),
+            deleting: self.count(Class::Deleting) + self.count(Class::Leaving),
+        }
+    }
+
+    /// Runners that count as capacity.
+    pub fn capacity(&self) -> i64 {
+        self.count(Class::Pending) + self.count(Class::Running) + self.count(Class::Deleting)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.runners.is_empty()
+    }
+
+    pub fn contains(&self, name: &str) -> bool {
+        self.runners.contains_key(name)
+    }
+
+    pub fn uid(&self, name: &str) -> Option<&str> {
+        self.runners
+            .get(name)
+            .map(|entry| entry.report.uid.as_str())
+    }
+
+    /// Whether some verdict would stand if that revision were applied.
+    pub fn is_outdated_at(&self, revision: i64) -> bool {
+        self.outdated.iter().any(|(_, name)| {
+            self.runners
+                .get(name)
+                .is_some_and(|entry| entry.report.revision >= revision)
+        })
+    }
+
+    /// The highest patch id among all runners; 0 when there is none.
+    pub fn latest_patch(&self) -> i64 {
+        self.patches.last_key_value().map_or(0, |(id, _)| *id)
+    }
+
+    /// Runners that were told to release themselves and have not answered.
+    pub const fn releases(&self) -> usize {
+        self.releases
+    }
+
+    /// Why some runner does not get ready, or why one has failed.
+    pub fn trouble(&self) -> Option<(String, String)> {
+        let name = self.troubled.first()?;
+        self.runners.get(name)?.report.reason.clone()
+    }
+
+    /// The idle runner that a scale-down asks next: the oldest, but none that is young and
+    /// without an id.
+    pub fn next_surplus(&self, now: Timestamp) -> Option<String> {
+        let young = |created: Timestamp| after(created, UNREGISTERED_AGE) > now;
+        let unregistered = self
+            .unregistered
+            .first()
+            .filter(|(created, _)| !young(*created));
+        let (_, name) = match (self.idle.first(), unregistered) {
+            (Some(a), Some(b)) => a.min(b),
+            (one, other) => one.or(other)?,
+        };
+        Some(name.clone())
+    }
+
+    /// When [`Self::next_surplus`] may find another one.
+    pub fn next_surplus_at(&self) -> Option<Timestamp> {
+        let grown = self
+            .unregistered
+            .first()
+            .map(|(created, _)| after(*created, UNREGISTERED_AGE));
+        let rested = self.resting.first().map(|(until, _)| *until);
+        [grown, rested].into_iter().flatten().min()
+    }
+
+    /// Any runner without a job that was told nothing and was made before `revision`.
+    pub fn next_idle(&self, revision: i64) -> Option<String> {
+        let made_before = |(_, name): &&(Timestamp, String)| {
+            self.runners
+                .get(name)
+                .is_some_and(|entry| entry.report.revision < revision)
+        };
+        self.idle
+            .iter()
+            .find(made_before)
+            .or_else(|| self.unregistered.iter().find(made_before))
+            .map(|(_, name)| name.clone())
+    }
+
+    pub fn next_finished(&self) -> Option<String> {
+        head(&self.finished)
+    }
+
+    pub fn next_stale(&self) -> Option<String> {
+        head(&self.stale)
+    }
+
+    pub fn next_outdated(&self) -> Option<String> {
+        head(&self.outdated)
+    }
+
+    pub fn next_unaskable(&self) -> Option<String> {
+        head(&self.unaskable)
+    }
+
+    /// The oldest failed runner, if more than `kept` are there.
+    pub fn next_failed(&self, kept: usize) -> Option<String> {
+        (self.failed.len() > kept)
+            .then(|| head(&self.failed))
+            .flatten()
+    }
+
+    /// A runner that was told something long ago, and what it is to be told now.
+    pub fn next_reminder(&self, now: Timestamp) -> Option<(String, RunnerCommand)> {
+        let (due, name) = self.told.first()?;
+        if *due > now {
+            return None;
+        }
+        let entry = self.runners.get(name)?;
+        let (command, _) = entry.told.as_ref()?;
+        let nameless = *command == RunnerCommand::Release && !entry.report.registered;
+        Some((
+            name.clone(),
+            if nameless {
+                RunnerCommand::Delete
+            } else {
+                command.clone()
+            },
+        ))
+    }
+
+    /// When [`Self::next_reminder`] has something.
+    pub fn next_reminder_at(&self) -> Option<Timestamp> {
+        self.told.first().map(|(due, _)| *due)
+    }
+
+    /// When the first refused runner may be asked again.
+    pub fn next_rest_end(&self) -> Option<Timestamp> {
+        self.resting.first().map(|(until, _)| *until)
+    }
+
+    // === indexes ===
+
+    fn classify(&self, report: &RunnerReport) -> Class {
+        if report.deleting {
+            return if report.holds_resources {
+                Class::Deleting
+            } else {
+                Class::Leaving
+            };
+        }
+        match report.state {
+            RunnerState::Pending => Class::Pending,
+            RunnerState::Running => Class::Running,
+            RunnerState::Finished => Class::Finished,
+            RunnerState::Failed => Class::Failed,
+            RunnerState::Outdated if report.revision < self.applied => Class::Stale,
+            RunnerState::Outdated => Class::Outdated,
+            RunnerState::Gone => Class::Leaving,
+        }
+    }
+
+    fn link(&mut self, name: String, entry: Entry) {
+        self.counts[entry.class as usize] += 1;
+        *self.patches.entry(entry.report.patch_id).or_default() += 1;
+        if matches!(entry.told, Some((RunnerCommand::Release, _))) {
+            self.releases += 1;
+        }
+        for (queue, key) in self.queues_of(&entry) {
+            queue.insert((key, name.clone()));
+        }
+        if is_troubled(&entry) {
+            self.troubled.insert(name.clone());
+        }
+        self.runners.insert(name, entry);
+    }
+
+    fn unlink(&mut self, name: &str) -> Option<Entry> {
+        let entry = self.runners.remove(name)?;
+        self.counts[entry.class as usize] -= 1;
+        if let Some(count) = self.patches.get_mut(&entry.report.patch_id) {
+            *count -= 1;
+            if *count == 0 {
+                self.patches.remove(&entry.report.patch_id);
+            }
+        }
+        if matches!(entry.told, Some((RunnerCommand::Release, _))) {
+            self.releases -= 1;
+        }
+        for (queue, key) in self.queues_of(&entry) {
+            queue.remove(&(key, name.to_owned()));
+        }
+        self.troubled.remove(name);
+        Some(entry)
+    }
+
+    /// The queues that an entry stands in, with its place there.
+    fn queues_of(&mut self, entry: &Entry) -> impl Iterator<Item = (&mut Queue, Timestamp)> {
+        let created = entry.report.created;
+        let own = match (&entry.told, entry.rests, entry.class) {
+            (Some((_, at)), _, _) => Some((&mut self.told, after(*at, PATIENCE))),
+            (None, Some(until), Class::Pending) => {
+                let second = is_unaskable(&entry.report).then_some((&mut self.unaskable, created));
+                return [Some((&mut self.resting, until)), second]
+                    .into_iter()
+                    .flatten();
+            }
+            (None, None, Class::Pending) if entry.report.registered => {
+                Some((&mut self.idle, created))
+            }
+            (None, None, Class::Pending) => Some((&mut self.unregistered, created)),
+            (None, _, Class::Finished) => Some((&mut self.finished, created)),
+            (None, _, Class::Failed) => Some((&mut self.failed, created)),
+            (None, _, Class::Outdated) => Some((&mut self.outdated, created)),
+            (None, _, Class::Stale) => Some((&mut self.stale, created)),
+            (None, _, Class::Running | Class::Deleting | Class::Leaving) => None,
+        };
+        [own, None].into_iter().flatten()
+    }
+}
+
+/// Whether the set is one runner short, for no job's sake, when this one goes.
+fn deprives(before: Option<Class>, report: &RunnerReport) -> bool {
+    match before {
+        None => !report.has_job && report.state != RunnerState::Finished,
+        Some(class) => matches!(
+            class,
+            Class::Pending | Class::Failed | Class::Outdated | Class::Stale
+        ),
+    }
+}
+
+fn is_troubled(entry: &Entry) -> bool {
+    matches!(
+        entry.class,
+        Class::Pending | Class::Failed | Class::Outdated
+    ) && entry.report.reason.is_some()
+}
+
+/// Whether the service could not be asked for want of usable credentials.
+fn is_unaskable(report: &RunnerReport) -> bool {
+    report.reason.as_ref().is_some_and(|(word, _)| {
+        matches!(
+            word.as_str(),
+            "CredentialsMissing" | "ConfigInvalid" | "CredentialsRefused"
+        )
+    })
+}
+
+fn head(queue: &Queue) -> Option<String> {
+    queue.first().map(|(_, name)| name.clone())
+}

@@ -1,0 +1,373 @@
+//! The set's state, and how inputs are taken into it. What follows from the state stands in
+//! the files beside, one subject each.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use super::books::Books;
+use super::creation::Creation;
+use super::failing::Failing;
+use super::proxy::ProxySecret;
+use crate::actors::runner::turn::Turn;
+use crate::actors::tracked::{Presence, Tracked};
+use crate::actors::{EffectOf, InputOf, Machine};
+use crate::api::EphemeralRunnerSet;
+use crate::clock::Timestamp;
+use crate::messages::{
+    ActionsAnswer, ActionsError, Effect, Input, Kind, KubeAnswer, KubeError, KubeRequest, Object,
+    ObjectRef, RunnerCommand, RunnerCounts, RunnerDirective, RunnerReport, RunnerSetReport,
+    RunnerState,
+};
+use crate::resources::ControllerSettings;
+
+/// So many uids of runners that are gone are remembered, against late events about them.
+const MAX_BURIED: usize = 4_096;
+
+/// Names an effect of a runner set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Tag {
+    /// Reads the EphemeralRunnerSet.
+    ReadSet,
+    /// Puts our finalizer on it.
+    AddFinalizer,
+    /// Patches its status.
+    WriteStatus,
+    /// Takes our finalizer off.
+    DropFinalizer,
+    /// Creates the EphemeralRunner of that name.
+    CreateRunner(String),
+    /// Reads the EphemeralRunner of that name, whose create got no clear answer.
+    ReadRunner(String),
+    /// Reads a Secret that proxy credentials come from.
+    ReadSource(ObjectRef),
+    /// Reads the runners' proxy Secret.
+    ReadProxy,
+    /// Creates or patches it.
+    WriteProxy,
+    /// Deletes it.
+    DeleteProxy,
+}
+
+/// What the shell of a runner set tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunnerSetCommand {
+    /// All runners of the initial list have been delivered. Nothing is decided before.
+    Synced,
+}
+
+/// The decision part of a runner set.
+#[derive(Debug)]
+pub struct RunnerSetMachine {
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) settings: Arc<ControllerSettings>,
+    pub(super) set: Tracked<EphemeralRunnerSet>,
+    pub(super) books: Books,
+    pub(super) creation: Creation,
+    pub(super) failing: Failing,
+    pub(super) proxy: ProxySecret,
+    /// A runner without a job was lost since the last decision; after a restart nobody knows.
+    pub(super) lost: bool,
+    /// A runner got ready, or ended well, since the failed ones were last cleared away.
+    pub(super) succeeded: bool,
+    pub(super) status_written: Option<Timestamp>,
+    pub(super) buried: Buried,
+    synced: bool,
+    /// The newest copy that was known for certain.
+    last_set: Option<Arc<EphemeralRunnerSet>>,
+    reported: Option<Reported>,
+    stopped: bool,
+}
+
+/// What the scale set was last told: uid and version of the set, counts, problem.
+type Reported = (
+    Option<(Option<String>, Option<String>)>,
+    RunnerCounts,
+    Option<(String, String)>,
+);
+
+impl RunnerSetMachine {
+    /// Of the EphemeralRunnerSet of that name.
+    #[must_use]
+    pub fn new(
+        namespace: impl Into<String>,
+        name: impl Into<String>,
+        settings: Arc<ControllerSettings>,
+    ) -> Self {
+        Self {
+            namespace: namespace.into(),
+            name: name.into(),
+            settings,
+            set: Tracked::default(),
+            books: Books::default(),
+            creation: Creation::default(),
+            failing: Failing::default(),
+            proxy: ProxySecret::default(),
+            lost: true,
+            succeeded: false,
+            status_written: None,
+            buried: Buried::default(),
+            synced: false,
+            last_set: None,
+            reported: None,
+            stopped: false,
+        }
+    }
+
+    // === taking inputs in ===
+
+    fn observe(&mut self, object: Object, turn: &mut Turn<Self>) {
+        match object {
+            Object::EphemeralRunnerSet(set) => {
+                self.set.observe(set);
+            }
+            Object::EphemeralRunner(runner) => self.take_found(runner, turn),
+            Object::Secret(secret) => self.proxy.observe(secret),
+            _ => {}
+        }
+    }
+
+    fn observe_gone(&mut self, object: &ObjectRef, uid: &str) {
+        match object.kind {
+            Kind::EphemeralRunnerSet => {
+                self.set.observe_gone(uid);
+            }
+            Kind::EphemeralRunner => {
+                self.lost |= self.books.remove(&object.name, uid);
+                self.buried.remove(uid);
+            }
+            Kind::Secret => self.proxy.observe_gone(uid),
+            _ => {}
+        }
+    }
+
+    fn take_report(&mut self, report: RunnerReport, turn: &mut Turn<Self>) {
+        if report.state == RunnerState::Gone {
+            self.lost |= self.books.remove(&report.name, &report.uid);
+            self.buried.insert(report.uid);
+        } else if self.books.uid(&report.name) == Some(report.uid.as_str()) {
+            self.enter(report, turn);
+        }
+    }
+
+    /// Takes a report into the books, and what it means for the set.
+    pub(super) fn enter(&mut self, report: RunnerReport, turn: &mut Turn<Self>) {
+        let created = report.created;
+        let change = self.books.put(turn.now, report);
+        self.lost |= change.lost;
+        if change.failed {
+            self.failing.count(turn.now, created);
+        }
+        if change.ready {
+            self.failing.reset();
+        }
+        self.succeeded |= change.ready || change.finished;
+    }
+
+    fn take_kube(
+        &mut self,
+        tag: &Tag,
+        result: &Result<KubeAnswer, KubeError>,
+        turn: &mut Turn<Self>,
+    ) {
+        match tag {
+            Tag::ReadSet | Tag::AddFinalizer | Tag::WriteStatus | Tag::DropFinalizer => {
+                let target = self.reference();
+                self.set.finish(turn.now, result, &target);
+            }
+            Tag::CreateRunner(name) => self.take_create(name, result, false, turn),
+            Tag::ReadRunner(name) => self.take_create(name, result, true, turn),
+            Tag::ReadSource(source) => self.proxy.take_source(turn.now, source, result),
+            Tag::ReadProxy | Tag::WriteProxy | Tag::DeleteProxy => {
+                self.proxy
+                    .take_secret(turn.now, &self.namespace, &self.name, result);
+            }
+        }
+    }
+
+    // === what the files beside share ===
+
+    pub(super) fn reference(&self) -> ObjectRef {
+        ObjectRef::new(
+            Kind::EphemeralRunnerSet,
+            self.namespace.as_str(),
+            self.name.as_str(),
+        )
+    }
+
+    /// Tells a runner something and notes it in the books.
+    pub(super) fn tell(&mut self, name: String, command: RunnerCommand, turn: &mut Turn<Self>) {
+        self.books.tell(turn.now, &name, command.clone());
+        turn.push(Effect::Child(RunnerDirective::Tell { name, command }));
+    }
+
+    // === deciding ===
+
+    fn evaluate(&mut self, turn: &mut Turn<Self>) {
+        if !self.synced {
+            return;
+        }
+        self.resolve_creates(turn);
+        self.books.end_rests(turn.now);
+        match self.set.presence().clone() {
+            Presence::Unknown => {
+                if self.set.is_free(turn.now) {
+                    self.set.begin();
+                    turn.kube(Tag::ReadSet, KubeRequest::Get(self.reference()));
+                }
+            }
+            Presence::Absent => {
+                self.last_set = None;
+                self.wind_down(turn);
+                if self.books.is_empty() && self.creation.is_empty() {
+                    self.report(turn);
+                    self.stopped = true;
+                    return turn.push(Effect::Stop);
+                }
+            }
+            Presence::Present(set) if is_gone(&set) => {
+                // the answer to the patch that took the last finalizer off
+                self.set
+                    .observe_gone(set.metadata.uid.as_deref().unwrap_or_default());
+                return self.evaluate(turn);
+            }
+            Presence::Present(set) => {
+                self.last_set = Some(set.clone());
+                if set.metadata.deletion_timestamp.is_some() {
+                    self.delete(&set, turn);
+                } else {
+                    self.manage(&set, turn);
+                }
+            }
+        }
+        self.report(turn);
+        turn.wake_at_some(self.set.waits_until(turn.now));
+        turn.wake_at_some(self.books.next_reminder_at());
+    }
+
+    fn manage(&mut self, set: &EphemeralRunnerSet, turn: &mut Turn<Self>) {
+        if !self.has_finalizer(set) {
+            return self.add_finalizer(set, turn);
+        }
+        let applied = applied_revision(set);
+        self.lost |= self.books.set_applied(applied);
+        self.remind(turn);
+        let proxy_in_place = self.keep_proxy(set, turn);
+        self.clear_failed(turn);
+        let target = set.spec.actionable_revision.unwrap_or(0);
+        if target > applied {
+            self.apply_revision(set, target, turn);
+        } else if self.is_outdated(set) {
+            self.stand_still(set, turn);
+        } else {
+            self.scale(set, proxy_in_place, turn);
+        }
+        self.keep_status(set, turn);
+    }
+
+    /// Says again what has had no effect for long: a runner's actor may have been restarted.
+    pub(super) fn remind(&mut self, turn: &mut Turn<Self>) {
+        while let Some((name, command)) = self.books.next_reminder(turn.now) {
+            self.tell(name, command, turn);
+        }
+    }
+
+    fn report(&mut self, turn: &mut Turn<Self>) {
+        let version = self.last_set.as_ref().map(|set| {
+            (
+                set.metadata.uid.clone(),
+                set.metadata.resource_version.clone(),
+            )
+        });
+        let now = (version, self.books.counts(), self.problem());
+        if self.reported.as_ref() != Some(&now) {
+            turn.push(Effect::Report(RunnerSetReport {
+                set: self.last_set.clone(),
+                counts: now.1,
+                problem: now.2.clone(),
+            }));
+            self.reported = Some(now);
+        }
+    }
+
+    /// What keeps runners from being made or from getting ready.
+    fn problem(&self) -> Option<(String, String)> {
+        let refused = |error: &KubeError| ("RunnerRefused".to_owned(), error.message.clone());
+        self.proxy
+            .problem()
+            .or_else(|| self.creation.error().map(refused))
+            .or_else(|| self.books.trouble())
+    }
+}
+
+impl Machine for RunnerSetMachine {
+    const NAME: &'static str = "runner_set";
+    type Tag = Tag;
+    type Command = RunnerSetCommand;
+    type Report = RunnerSetReport;
+    type ChildReport = RunnerReport;
+    type Directive = RunnerDirective;
+
+    fn step(&mut self, now: Timestamp, input: InputOf<Self>) -> Vec<EffectOf<Self>> {
+        if self.stopped {
+            return Vec::new();
+        }
+        let mut turn = Turn::new(now);
+        match input {
+            Input::Observed(object) => self.observe(object, &mut turn),
+            Input::Gone { object, uid } => self.observe_gone(&object, &uid),
+            Input::Kube(tag, result) => self.take_kube(&tag, &result, &mut turn),
+            Input::Actions(_, Ok::<ActionsAnswer, ActionsError>(_) | Err(_)) | Input::Tick => {}
+            Input::Command(RunnerSetCommand::Synced) => self.synced = true,
+            Input::Report(report) => self.take_report(report, &mut turn),
+        }
+        self.evaluate(&mut turn);
+        turn.finish()
+    }
+}
+
+fn is_gone(set: &EphemeralRunnerSet) -> bool {
+    set.metadata.deletion_timestamp.is_some()
+        && set.metadata.finalizers.iter().flatten().next().is_none()
+}
+
+/// The newest revision whose cleanup is done; 0 for a set that never applied one.
+pub(super) fn applied_revision(set: &EphemeralRunnerSet) -> i64 {
+    set.status
+        .as_ref()
+        .and_then(|status| status.applied_actionable_revision)
+        .unwrap_or(0)
+}
+
+/// Uids of runners that are gone, the oldest forgotten first.
+#[derive(Debug, Default)]
+pub(super) struct Buried {
+    uids: BTreeSet<String>,
+    order: VecDeque<String>,
+}
+
+impl Buried {
+    pub fn contains(&self, uid: &str) -> bool {
+        self.uids.contains(uid)
+    }
+
+    fn insert(&mut self, uid: String) {
+        if self.uids.insert(uid.clone()) {
+            self.order.push_back(uid);
+        }
+        while self.order.len() > MAX_BURIED {
+            if let Some(oldest) = self.order.pop_front() {
+                self.uids.remove(&oldest);
+            }
+        }
+    }
+
+    fn remove(&mut self, uid: &str) {
+        self.uids.remove(uid);
+        while let Some(oldest) = self.order.front()
+            && !self.uids.contains(oldest)
+        {
+            self.order.pop_front();
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! The Secret with the proxy variables of the set's runners: made, kept equal to what it is
+//! made from, and removed at the end.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Secret;
+use serde_json::{Map, Value, json};
+
+use super::machine::{RunnerSetMachine, Tag};
+use crate::actors::backoff;
+use crate::actors::runner::turn::Turn;
+use crate::actors::tracked::{Presence, Tracked};
+use crate::api::{EphemeralRunnerSet, ProxyConfig};
+use crate::clock::Timestamp;
+use crate::messages::{
+    Kind, KubeAnswer, KubeError, KubeErrorKind, KubeObject, KubeRequest, ObjectRef,
+};
+use crate::resources::{self, Sources};
+
+/// The runners' proxy Secret and the Secrets it is made from.
+#[derive(Debug, Default)]
+pub(super) struct ProxySecret {
+    live: Tracked<Secret>,
+    sources: Sources,
+    /// Reads under way.
+    reading: BTreeSet<ObjectRef>,
+    /// Reads still to be sent.
+    to_read: BTreeSet<ObjectRef>,
+    /// What the sources were last read for, and when that began.
+    read_for: Option<(ProxyConfig, Timestamp)>,
+    /// The revision that the sources were read for once more.
+    refreshed: Option<i64>,
+    failures: u32,
+    not_before: Option<Timestamp>,
+    problem: Option<(String, String)>,
+}
+
+impl ProxySecret {
+    pub fn observe(&mut self, secret: Arc<Secret>) {
+        let known = self.live.get().and_then(|live| live.metadata.name.clone());
+        if known.is_some() && known == secret.metadata.name {
+            self.live.observe(secret);
+        }
+    }
+
+    pub fn observe_gone(&mut self, uid: &str) {
+        self.live.observe_gone(uid);
+    }
+
+    /// What a person has to mend.
+    pub fn problem(&self) -> Option<(String, String)> {
+        self.problem.clone()
+    }
+
+    /// Takes in a source, or that it is missing.
+    pub fn take_source(
+        &mut self,
+        now: Timestamp,
+        source: &ObjectRef,
+        result: &Result<KubeAnswer, KubeError>,
+    ) {
+        self.reading.remove(source);
+        match result {
+            Ok(KubeAnswer::Object(object)) => {
+                self.failures = 0;
+                self.sources.insert(object);
+            }
+            Ok(_) => self.sources.remove(source),
+            Err(error) if error.kind == KubeErrorKind::NotFound => self.sources.remove(source),
+            Err(error) => {
+                self.failures = self.failures.saturating_add(1);
+                let until = backoff::REQUESTS.until(now, self.failures, &source.to_string());
+                self.not_before = Some(until);
+                self.to_read.insert(source.clone());
+                if error.kind == KubeErrorKind::Forbidden {
+                    self.problem = Some(("ProxyForbidden".to_owned(), error.message.clone()));
+                }
+            }
+        }
+    }
+
+    /// Takes in the end of a request about the Secret itself.
+    pub fn take_secret(
+        &mut self,
+        now: Timestamp,
+        namespace: &str,
+        set: &str,
+        result: &Result<KubeAnswer, KubeError>,
+    ) {
+        self.live.finish(now, result, &reference(namespace, set));
+    }
+
+    /// Whether the sources have been read for that revision; asks for it if not.
+    pub fn refresh_for(&mut self, revision: i64) -> bool {
+        if self.refreshed == Some(revision) {
+            return self.read_for.is_none() || self.is_read();
+        }
+        self.refreshed = Some(revision);
+        // a set without a proxy has nothing to read
+        match &mut self.read_for {
+            None => true,
+            Some((_, since)) => {
+                *since = Timestamp::UNIX_EPOCH;
+                false
+            }
+        }
+    }
+
+    fn is_read(&self) -> bool {
+        self.reading.is_empty()
+            && self.to_read.is_empty()
+            && self
+                .read_for
+                .as_ref()
+                .is_some_and(|(_, since)| *since > Timestamp::UNIX_EPOCH)
+            && self.live.get().is_some()
+    }
+}
+
+impl RunnerSetMachine {
+    /// Keeps the Secret as it should be. Says whether runners can be made.
+    pub(super) fn keep_proxy(&mut self, set: &EphemeralRunnerSet, turn: &mut Turn<Self>) -> bool {
+        let Some(proxy) = proxy_of(set) else {
+            self.proxy.problem = None;
+            self.proxy.read_for = None;
+            return true;
+        };
+        self.plan_reads(set, proxy, turn);
+        self.send_reads(turn);
+        if self.proxy.reading.is_empty() && self.proxy.to_read.is_empty() {
+            match resources::runner_proxy_secret(set, &self.proxy.sources) {
+                Ok(Some(wanted)) => {
+                    self.proxy.problem = None;
+                    self.write_proxy(wanted, turn);
+                }
+                Ok(None) => return true,
+                Err(error) => {
+                    self.proxy.problem = Some(("ProxyInvalid".to_owned(), error.to_string()));
+                }
+            }
+        }
+        turn.wake_at_some(self.proxy.live.waits_until(turn.now));
+        self.proxy.live.get().is_some()
+    }
+
+    /// Goes on with a refresh that was asked for after [`Self::keep_proxy`] had run.
+    pub(super) fn proxy_go_on(&mut self, set: &EphemeralRunnerSet, turn: &mut Turn<Self>) {
+        self.keep_proxy(set, turn);
+    }
+
+    /// Sources cannot be watched, so they are read again every now and then.
+    fn plan_reads(&mut self, set: &EphemeralRunnerSet, proxy: &ProxyConfig, turn: &mut Turn<Self>) {
+        let period = self.settings.sync_period;
+        if let Some((read_for, since)) = &self.proxy.read_for
+            && read_for == proxy
+        {
+            let due = since.saturating_add(period).unwrap_or(*since);
+            if due > turn.now {
+                return turn.wake_at(due);
+            }
+        }
+        self.proxy.read_for = Some((proxy.clone(), turn.now));
+        self.proxy.to_read = resources::runner_proxy_sources(set).into_iter().collect();
+        if !self.proxy.live.is_in_flight() {
+            self.proxy.live = Tracked::default();
+        }
+        let due = turn.now.saturating_add(period).unwrap_or(turn.now);
+        turn.wake_at(due);
+    }
+
+    fn send_reads(&mut self, turn: &mut Turn<Self>) {
+        if let Some(time) = self.proxy.not_before.filter(|time| *time > turn.now) {
+            turn.wake_at(time);
+        } else {
+            for source in std::mem::take(&mut self.proxy.to_read) {
+                if self.proxy.reading.insert(source.clone()) {
+                    let request = KubeRequest::Get(source.clone());
+                    turn.kube(Tag::ReadSource(source), request);
+                }
+            }
+        }
+        if self.proxy.live.is_unknown() && self.proxy.live.is_free(turn.now) {
+            self.proxy.live.begin();
+            let target = reference(&self.namespace, &self.name);
+            turn.kube(Tag::ReadProxy, KubeRequest::Get(target));
+        }
+    }
+
+    fn write_proxy(&mut self, wanted: Secret, turn: &mut Turn<Self>) {
+        if !self.proxy.live.is_free(turn.now) {
+            return;
+        }
+        let request = match self.proxy.live.presence() {
+            Presence::Unknown => return,
+            Presence::Absent => KubeRequest::Create(wanted.into()),
+            Presence::Present(live) if live.data == wanted.data => return,
+            Presence::Present(live) => {
+                KubeRequest::patch(live.reference(), data_patch(live, &wanted))
+            }
+        };
+        self.proxy.live.begin();
+        turn.kube(Tag::WriteProxy, request);
+    }
+
+    /// Removes the Secret. Says whether it is gone.
+    pub(super) fn remove_proxy(&mut self, set: &EphemeralRunnerSet, turn: &mut Turn<Self>) -> bool {
+        let never_made = proxy_of(set).is_none() && self.proxy.live.is_unknown();
+        if never_made && !self.proxy.live.is_in_flight() {
+            return true;
+        }
+        turn.wake_at_some(self.proxy.live.waits_until(turn.now));
+        let free = self.proxy.live.is_free(turn.now);
+        match self.proxy.live.presence().clone() {
+            Presence::Absent => return !self.proxy.live.is_in_flight(),
+            Presence::Unknown if free => {
+                self.proxy.live.begin();
+                let target = reference(&self.namespace, &self.name);
+                turn.kube(Tag::ReadProxy, KubeRequest::Get(target));
+            }
+            Presence::Present(live) if free && live.metadata.deletion_timestamp.is_none() => {
+                self.proxy.live.begin();
+                turn.kube(Tag::DeleteProxy, KubeRequest::delete(&live.into_object()));
+            }
+            Presence::Unknown | Presence::Present(_) => {}
+        }
+        false
+    }
+}
+
+fn proxy_of(set: &EphemeralRunnerSet) -> Option<&ProxyConfig> {
+    set.spec.ephemeral_runner_spec.as_ref()?.proxy.as_ref()
+}
+
+fn reference(namespace: &str, set: &str) -> ObjectRef {
+    ObjectRef::new(
+        Kind::Secret,
+        namespace,
+        resources::runner_proxy_secret_name(namespace, set),
+    )
+}
+
+/// A merge patch that makes the data equal; keys that are not wanted go.
+fn data_patch(live: &Secret, wanted: &Secret) -> Value {
+    let mut data = Map::new();
+    for key in live.data.iter().flat_map(|data| data.keys()) {
+        data.insert(key.clone(), Value::Null);
+    }
+    for (key, value) in wanted.data.iter().flatten() {
+        data.insert(key.clone(), json!(value));
+    }
+    json!({ "data": data })
+}

@@ -1,0 +1,169 @@
+//! Writing the set's status and finalizer.
+
+use serde_json::{Map, Value, json};
+
+use super::books::Class;
+use super::machine::{RunnerSetMachine, Tag};
+use crate::actors::runner::turn::Turn;
+use crate::api::constants::finalizers;
+use crate::api::{EphemeralRunnerSet, EphemeralRunnerSetPhase, EphemeralRunnerSetStatus};
+use crate::clock::after;
+use crate::messages::KubeRequest;
+
+/// At most one write of counts in so many seconds.
+const STATUS_PERIOD: i64 = 1;
+
+/// What stands in the status and is not a count. It is written at once, and only onto the
+/// copy that it was decided on.
+#[derive(Debug, Default)]
+pub(super) struct Marks {
+    pub applied: Option<i64>,
+    pub cleanup_patch: Option<i64>,
+    pub phase: Option<EphemeralRunnerSetPhase>,
+}
+
+impl RunnerSetMachine {
+    /// Writes marks, with an optimistic lock; the counts go along. Says whether it was sent.
+    pub(super) fn write_marks(
+        &mut self,
+        set: &EphemeralRunnerSet,
+        marks: &Marks,
+        turn: &mut Turn<Self>,
+    ) -> bool {
+        let lock = set.metadata.resource_version.clone();
+        self.write_status(set, marks, lock, turn)
+    }
+
+    /// Keeps the counts in the status up to date.
+    pub(super) fn keep_status(&mut self, set: &EphemeralRunnerSet, turn: &mut Turn<Self>) {
+        if changes(set, &self.desired_status(set, &Marks::default())).is_empty() {
+            return;
+        }
+        let due = self
+            .status_written
+            .map_or(turn.now, |time| after(time, STATUS_PERIOD));
+        if due > turn.now {
+            turn.wake_at(due);
+        } else {
+            self.write_status(set, &Marks::default(), None, turn);
+        }
+    }
+
+    fn write_status(
+        &mut self,
+        set: &EphemeralRunnerSet,
+        marks: &Marks,
+        lock: Option<String>,
+        turn: &mut Turn<Self>,
+    ) -> bool {
+        let body = changes(set, &self.desired_status(set, marks));
+        if body.is_empty() || !self.set.is_free(turn.now) {
+            return false;
+        }
+        self.set.begin();
+        self.status_written = Some(turn.now);
+        turn.kube(
+            Tag::WriteStatus,
+            KubeRequest::Patch {
+                target: self.reference(),
+                body: json!({ "status": body }),
+                status: true,
+                lock,
+            },
+        );
+        true
+    }
+
+    fn desired_status(&self, set: &EphemeralRunnerSet, marks: &Marks) -> EphemeralRunnerSetStatus {
+        let live = set.status.as_ref();
+        let outdated = self.books.count(Class::Outdated) > 0;
+        let phase = marks.phase.or_else(|| {
+            if outdated {
+                return Some(EphemeralRunnerSetPhase::Outdated);
+            }
+            live.and_then(|status| status.phase)
+                .or(Some(EphemeralRunnerSetPhase::Running))
+        });
+        EphemeralRunnerSetStatus {
+            current_replicas: self.books.capacity(),
+            pending_ephemeral_runners: Some(self.books.count(Class::Pending)),
+            running_ephemeral_runners: Some(self.books.count(Class::Running)),
+            failed_ephemeral_runners: Some(self.books.count(Class::Failed)),
+            phase,
+            applied_actionable_revision: marks
+                .applied
+                .or_else(|| live.and_then(|status| status.applied_actionable_revision)),
+            finished_runner_cleanup_patch_id: marks
+                .cleanup_patch
+                .or_else(|| live.and_then(|status| status.finished_runner_cleanup_patch_id)),
+        }
+    }
+
+    pub(super) fn has_finalizer(&self, set: &EphemeralRunnerSet) -> bool {
+        set.metadata
+            .finalizers
+            .iter()
+            .flatten()
+            .any(|name| name == finalizers::EPHEMERAL_RUNNER_SET)
+    }
+
+    pub(super) fn add_finalizer(&mut self, set: &EphemeralRunnerSet, turn: &mut Turn<Self>) {
+        let mut wanted = set.metadata.finalizers.clone().unwrap_or_default();
+        wanted.push(finalizers::EPHEMERAL_RUNNER_SET.to_owned());
+        self.write_finalizers(set, Tag::AddFinalizer, json!(wanted), turn);
+    }
+
+    pub(super) fn drop_finalizer(&mut self, set: &EphemeralRunnerSet, turn: &mut Turn<Self>) {
+        let others: Vec<&String> = set
+            .metadata
+            .finalizers
+            .iter()
+            .flatten()
+            .filter(|name| *name != finalizers::EPHEMERAL_RUNNER_SET)
+            .collect();
+        let value = if others.is_empty() {
+            Value::Null
+        } else {
+            json!(others)
+        };
+        self.write_finalizers(set, Tag::DropFinalizer, value, turn);
+    }
+
+    fn write_finalizers(
+        &mut self,
+        set: &EphemeralRunnerSet,
+        tag: Tag,
+        finalizers: Value,
+        turn: &mut Turn<Self>,
+    ) {
+        if !self.set.is_free(turn.now) {
+            return;
+        }
+        self.set.begin();
+        turn.kube(
+            tag,
+            KubeRequest::Patch {
+                target: self.reference(),
+                body: json!({ "metadata": { "finalizers": finalizers } }),
+                status: false,
+                lock: set.metadata.resource_version.clone(),
+            },
+        );
+    }
+}
+
+/// The fields of `wanted` that the live status lacks or has differently.
+fn changes(set: &EphemeralRunnerSet, wanted: &EphemeralRunnerSetStatus) -> Map<String, Value> {
+    if set.status.as_ref() == Some(wanted) {
+        return Map::new();
+    }
+    let fields = |status: &EphemeralRunnerSetStatus| match json!(status) {
+        Value::Object(fields) => fields,
+        _ => Map::new(),
+    };
+    let live = set.status.as_ref().map(fields).unwrap_or_default();
+    fields(wanted)
+        .into_iter()
+        .filter(|(key, value)| live.get(key) != Some(value))
+        .collect()
+}

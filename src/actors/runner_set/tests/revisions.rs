@@ -1,0 +1,240 @@
+//! New revisions of the runner spec, and verdicts on a runner's version.
+
+use serde_json::json;
+
+use super::world::{SET, World};
+use crate::api::EphemeralRunnerSetPhase;
+use crate::api::constants::annotations;
+use crate::messages::{ActionsErrorKind, Kind};
+
+fn image(world: &mut World, image: &str, revision: i64) {
+    world.set_spec(json!({
+        "actionableRevision": revision,
+        "ephemeralRunnerSpec": {
+            "spec": { "containers": [{ "name": "runner", "image": image }] } }
+    }));
+}
+
+fn applied(world: &World) -> i64 {
+    world
+        .set()
+        .status
+        .unwrap()
+        .applied_actionable_revision
+        .unwrap()
+}
+
+fn phase(world: &World) -> EphemeralRunnerSetPhase {
+    world.set().status.unwrap().phase.unwrap()
+}
+
+#[test]
+fn a_new_revision_replaces_idle_runners_through_the_service_and_spares_busy_ones() {
+    let mut world = World::new();
+    world.scale(3, 1);
+    let names = world.live();
+    world.busy(&names[0]);
+    image(&mut world, "img:2", 2);
+    assert_eq!(applied(&world), 2);
+    assert_eq!(world.count("remove_runner"), 2);
+    let first_removal = position(&world, "remove_runner");
+    assert!(first_removal < position(&world, "delete EphemeralRunner"));
+    let live = world.live();
+    assert_eq!(live.len(), 3, "{:#?}", world.log);
+    assert!(live.contains(&names[0]));
+    for name in live.iter().filter(|name| **name != names[0]) {
+        assert_eq!(
+            world.annotation(name, annotations::ACTIONABLE_REVISION),
+            "2"
+        );
+        let pod = world.value(Kind::Pod, name);
+        assert_eq!(pod["spec"]["containers"][0]["image"], "img:2");
+    }
+    assert!(world.violations.is_empty(), "{:?}", world.violations);
+}
+
+#[test]
+fn the_marker_moves_only_after_the_cleanup() {
+    let mut world = World::new();
+    world.scale(1, 1);
+    let name = world.live().remove(0);
+    world
+        .refuse_calls
+        .insert("remove_runner", ActionsErrorKind::Unavailable);
+    image(&mut world, "img:2", 2);
+    world.advance(300);
+    assert_eq!(applied(&world), 1);
+    assert_eq!(world.live(), [name]);
+    world.refuse_calls.clear();
+    world.advance(120);
+    assert_eq!(applied(&world), 2);
+    assert_eq!(world.live().len(), 1);
+    assert_eq!(world.created.len(), 2);
+}
+
+#[test]
+fn a_runner_that_the_service_keeps_is_left_and_the_revision_applied() {
+    let mut world = World::new();
+    world.scale(1, 1);
+    let name = world.live().remove(0);
+    for registered in world.registered.values_mut() {
+        registered.busy = true;
+    }
+    image(&mut world, "img:2", 2);
+    assert_eq!(applied(&world), 2);
+    assert_eq!(world.count("remove_runner"), 1);
+    assert_eq!(world.live(), [name]);
+    assert!(world.violations.is_empty(), "{:?}", world.violations);
+}
+
+#[test]
+fn an_older_target_changes_nothing() {
+    let mut world = World::new();
+    image(&mut world, "img:2", 5);
+    world.scale(1, 1);
+    let live = world.live();
+    world.set_spec(json!({ "actionableRevision": 3 }));
+    world.advance(60);
+    assert_eq!(applied(&world), 5);
+    assert_eq!(world.live(), live);
+}
+
+#[test]
+fn a_crash_while_applying_repeats_the_cleanup() {
+    let mut world = World::new();
+    world.scale(2, 1);
+    world.hang.push(r#""appliedActionableRevision":2"#);
+    image(&mut world, "img:2", 2);
+    assert_eq!(applied(&world), 1);
+    world.hang.clear();
+    world.restart();
+    world.settle();
+    assert_eq!(applied(&world), 2);
+    assert_eq!(world.live().len(), 2);
+    assert_eq!(world.created.len(), 4);
+}
+
+#[test]
+fn exit_code_7_stops_the_set_and_spares_busy_runners() {
+    let mut world = World::new();
+    world.scale(3, 1);
+    let names = world.live();
+    world.busy(&names[1]);
+    world.exit(&names[0], 7);
+    world.advance(60);
+    assert_eq!(phase(&world), EphemeralRunnerSetPhase::Outdated);
+    let left = [names[0].clone(), names[1].clone()];
+    assert_eq!(world.live(), left, "the idle one is let go");
+    assert_eq!(world.names(Kind::Pod), [names[1].clone()]);
+    world.scale(5, 9);
+    world.advance(300);
+    assert_eq!(world.created.len(), 3, "none is made");
+    assert!(world.violations.is_empty(), "{:?}", world.violations);
+}
+
+#[test]
+fn a_verdict_outlives_its_runner() {
+    let mut world = World::new();
+    world.scale(1, 1);
+    let name = world.live().remove(0);
+    world.exit(&name, 7);
+    world.delete(Kind::EphemeralRunner, &name);
+    world.restart();
+    world.advance(60);
+    assert_eq!(phase(&world), EphemeralRunnerSetPhase::Outdated);
+    assert_eq!(world.created.len(), 1);
+}
+
+#[test]
+fn a_new_revision_makes_the_verdict_stale_and_the_set_runs_again() {
+    let mut world = World::new();
+    world.scale(2, 1);
+    let names = world.live();
+    world.exit(&names[0], 7);
+    world.advance(10);
+    image(&mut world, "img:2", 2);
+    world.advance(10);
+    assert_eq!(phase(&world), EphemeralRunnerSetPhase::Running);
+    assert_eq!(applied(&world), 2);
+    let live = world.live();
+    assert_eq!(live.len(), 2, "{:#?}", world.log);
+    assert!(!live.contains(&names[0]));
+}
+
+#[test]
+fn a_verdict_older_than_the_applied_revision_counts_for_nothing() {
+    let mut world = World::new();
+    world.scale(1, 1);
+    let busy = world.live().remove(0);
+    world.busy(&busy);
+    image(&mut world, "img:2", 2);
+    world.scale(2, 2);
+    world.exit(&busy, 7);
+    world.advance(20);
+    assert_eq!(phase(&world), EphemeralRunnerSetPhase::Running);
+    assert!(!world.live().contains(&busy));
+    assert_eq!(world.live().len(), 2);
+}
+
+#[test]
+fn while_the_id_is_not_on_record_the_service_is_not_asked_and_the_marker_waits() {
+    let mut world = World::new();
+    world.auto_start = false;
+    world.hang.push("runnerId");
+    world.scale(1, 1);
+    let name = world.live().remove(0);
+    image(&mut world, "img:2", 2);
+    world.advance(40);
+    assert_eq!(world.count("remove_runner"), 0);
+    assert_eq!(world.live(), [name.clone()]);
+    assert_eq!(world.names(Kind::Pod), [name.clone()]);
+    assert_eq!(applied(&world), 1);
+
+    for registered in world.registered.values_mut() {
+        registered.busy = true;
+    }
+    world.unhang();
+    assert_eq!(world.count("remove_runner"), 1);
+    assert_eq!(world.live(), [name]);
+    assert_eq!(applied(&world), 2);
+}
+
+#[test]
+fn a_runner_whose_registration_never_ends_is_deleted_after_a_minute() {
+    let mut world = World::new();
+    world.hang.push("GenerateJitConfig");
+    world.scale(1, 1);
+    image(&mut world, "img:2", 2);
+    world.advance(40);
+    assert_eq!((world.live().len(), applied(&world)), (1, 1));
+    world.advance(40);
+    assert!(applied(&world) == 2, "{:#?}", world.log);
+    assert_eq!(world.count("remove_runner"), 0);
+    world.unhang();
+    assert_eq!(world.live().len(), 1);
+    assert_eq!(
+        world.registered.len(),
+        1,
+        "the late registration is removed"
+    );
+}
+
+#[test]
+fn the_deletion_of_an_outdated_set_clears_it_up() {
+    let mut world = World::new();
+    world.scale(2, 1);
+    let name = world.live().remove(0);
+    world.exit(&name, 7);
+    world.delete(Kind::EphemeralRunnerSet, SET);
+    world.advance(10);
+    assert!(world.names(Kind::EphemeralRunner).is_empty());
+    assert!(world.registered.is_empty());
+}
+
+fn position(world: &World, beginning: &str) -> usize {
+    world
+        .log
+        .iter()
+        .position(|line| line.starts_with(beginning))
+        .unwrap()
+}

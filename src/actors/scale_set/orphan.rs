@@ -1,0 +1,34 @@
+//! What is left below an AutoscalingRunnerSet that is gone, its finalizer forced off.
+//!
+//! Listeners are told to delete themselves; the EphemeralRunnerSet is collected with its owner.
+
+use super::state::ScaleSetMachine;
+use super::step::Step;
+use super::vocabulary::ScaleSetReport;
+use crate::messages::{Effect, ListenerCommand, ListenerDirective, ScaleSetDirective};
+
+impl ScaleSetMachine {
+    /// Waits until all children are gone, then ends.
+    pub(super) fn wind_up(&mut self, step: &mut Step) {
+        let mut left = self.runner_set.alive;
+        for (name, child) in &mut self.listeners {
+            left |= child.alive;
+            let known = child.object.get();
+            let going = known.is_some_and(|live| live.metadata.deletion_timestamp.is_some());
+            if child.alive && !going && !child.told {
+                child.told = true;
+                let directive = ListenerDirective::Tell(ListenerCommand::Orphaned);
+                step.effects
+                    .push(Effect::Child(ScaleSetDirective::Listener {
+                        name: name.clone(),
+                        directive,
+                    }));
+            }
+        }
+        if !left {
+            self.stopped = true;
+            step.effects.push(Effect::Report(ScaleSetReport::Gone));
+            step.effects.push(Effect::Stop);
+        }
+    }
+}
