@@ -2,7 +2,7 @@
 //! (`kubectl create secret`, `kubectl auth can-i`). Answers are always JSON, which every
 //! client takes.
 //!
-//! Only the kinds of [`KINDS`] are read; the field numbers are those of Kubernetes'
+//! Only a few kinds are read; the field numbers are those of Kubernetes'
 //! `generated.proto` files. Pure.
 
 use base64::Engine as _;

@@ -48,6 +48,7 @@ impl Schema {
             .find(|candidate| candidate["name"] == version)?;
         let mut root = version
             .pointer("/schema/openAPIV3Schema")
+            .filter(|schema| schema.is_object())
             .cloned()
             .unwrap_or_else(|| json!({"type": "object", PRESERVE_UNKNOWN: true}));
         add_object_fields(&mut root);

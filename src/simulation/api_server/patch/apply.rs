@@ -132,17 +132,17 @@ pub fn apply(
         manager: manager.clone(),
         applied: true,
     };
-    let set = typed::applied_paths(schema.root(), config);
-    let mut owned = set.clone();
+    let mut owned = typed::applied_paths(schema.root(), config);
     forget_unowned(&mut owned, &manager.subresource);
     let last = records.replace(&key, owned, now);
 
     let mut merged = live.clone();
     typed::merge(schema.root(), &mut merged, config);
     if let Some(last) = last {
-        // what is set counts even where no record is kept of it, as of the name
+        // what is set counts even where no record is kept of it, as of the name and of lists
+        // that are empty
         let mut kept = records.everything();
-        kept.unite(&set);
+        kept.unite(&typed::all_paths(schema.root(), config));
         typed::prune(schema.root(), &mut merged, &last, &kept);
     }
     let difference = typed::compare(schema.root(), live, &merged);

@@ -6,3 +6,6 @@ pub mod json;
 pub mod merge;
 pub mod strategic;
 mod typed;
+
+#[cfg(test)]
+mod properties;

@@ -159,3 +159,47 @@ fn quoted(text: &str) -> Option<String> {
         Some(inner.to_owned())
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn paths_find_what_they_name() {
+        let value = json!({
+            "a": {"b.c": [10, 20, 30]},
+            "list": [{"t": "x", "v": 1}, {"t": "y", "v": 2, "n": 7}],
+        });
+        for (path, expected) in [
+            (".a.b\\.c[1]", json!(20)),
+            (".a['b.c'][-1]", json!(30)),
+            ("{.a.b\\.c[*]}", json!(10)),
+            ("$.list[?(@.t=='y')].v", json!(2)),
+            (".list[?(@.t!=\"x\")].v", json!(2)),
+            (".list[?(@.n==7)].t", json!("y")),
+            (".list[*].v", json!(1)),
+        ] {
+            assert_eq!(Path::parse(path).first(&value), Some(&expected), "{path}");
+        }
+        for path in [
+            ".none",
+            ".a.b",
+            ".list[9]",
+            ".list[?(@.t==\"z\")].v",
+            "..",
+            ".a[",
+        ] {
+            assert_eq!(Path::parse(path).first(&value), None, "{path}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_taken_as_a_path(text in r#"[.\[\]@?*()'"\\=a-c0-9é{}$-]{0,24}"#) {
+            Path::parse(&text).first(&json!({"a": [{"b": 1}], "c": {"a": "b"}}));
+        }
+    }
+}
