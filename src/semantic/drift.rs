@@ -101,7 +101,10 @@ impl Trace {
     /// Hides the values noted so far, but not whether they are there. Answers `false`.
     pub fn redact(&mut self) -> bool {
         if let Some(record) = &mut self.0 {
-            for text in [&mut record.desired, &mut record.live].into_iter().flatten() {
+            for text in [&mut record.desired, &mut record.live]
+                .into_iter()
+                .flatten()
+            {
                 "[redacted]".clone_into(text);
             }
         }

@@ -208,7 +208,9 @@ mod tests {
 
     #[test]
     fn what_is_no_quantity_is_compared_as_text() {
-        for text in ["abc", ".", "-", "1 ", "1KB", "1e", "0x1", "1.1.1", "١", "--1"] {
+        for text in [
+            "abc", ".", "-", "1 ", "1KB", "1e", "0x1", "1.1.1", "١", "--1",
+        ] {
             assert!(equal(text, text), "{text}");
             assert!(!equal(text, "1"), "{text}");
             assert!(!is_zero(text), "{text}");

@@ -14,8 +14,9 @@ pub struct Field {
     /// Its type in Go, without a star.
     #[serde(rename = "type")]
     pub go_type: String,
-    /// The kind of that type: `string`, `list`, `struct`, …
-    pub kind: String,
+    /// Whether the server drops it when it is zero, so that it need not be there.
+    #[serde(default)]
+    pub omitempty: bool,
     /// Whether an absent value is something else than a zero.
     #[serde(default)]
     pub pointer: bool,
