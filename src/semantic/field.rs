@@ -112,10 +112,10 @@ impl<T: Semantic> Semantic for Option<T> {
     }
 }
 
-/// Implements [`Semantic`] for structs: one line for each field with its Rust name, its JSON
+/// Implements [`Semantic`] for a struct: one line for each field with its Rust name, its JSON
 /// name and the way it is compared. A field that is left out breaks the build.
 macro_rules! compare {
-    ($($type:ty { $($field:ident $json:literal $way:ident),+ $(,)? })+) => {$(
+    ($type:ident { $($field:ident $json:literal $way:ident),+ $(,)? }) => {
         impl $crate::semantic::Semantic for $type {
             fn equal(&self, other: &Self) -> bool {
                 let Self { $($field),+ } = self;
@@ -147,7 +147,7 @@ macro_rules! compare {
                 ))+
             }
         }
-    )+};
+    };
 }
 
 /// One of the ways to compare a field, for one of the questions.
