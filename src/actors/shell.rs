@@ -341,8 +341,9 @@ impl<M: Machine> Actor for Shell<M> {
             .router
             .register(self.birth.key.clone(), Arc::new(self.inbox.clone()));
         self.inbox.bind(ctx.address());
-        self.handle(Input::Tick, ctx);
+        // first what is known already, so that nothing is read that waits here
         self.drain(ctx);
+        self.handle(Input::Tick, ctx);
     }
 
     fn stopped(&mut self, _ctx: &mut Self::Context) {

@@ -168,11 +168,11 @@ async fn staged<F: Future<Output = ()>>(play: impl FnOnce(Stage) -> F) {
 const MOMENT: Duration = Duration::from_millis(100);
 
 #[tokio::test(start_paused = true)]
-async fn an_actor_starts_with_a_tick_and_then_hears_what_was_sent_before() {
+async fn an_actor_starts_with_what_was_sent_before_and_then_a_tick() {
     staged(|stage| async move {
         stage.inbox.send(Input::Command("hello"));
         stage.start();
-        assert_eq!(stage.pass(MOMENT).await, ["tick 0", "Command(\"hello\")"]);
+        assert_eq!(stage.pass(MOMENT).await, ["Command(\"hello\")", "tick 0"]);
     })
     .await;
 }
@@ -188,7 +188,7 @@ async fn before_the_actor_starts_only_the_newest_state_of_an_object_waits() {
         let heard = stage.pass(MOMENT).await;
         assert_eq!(
             heard,
-            ["tick 0", "observed ConfigMap ci/a@999", "Command(\"last\")"]
+            ["observed ConfigMap ci/a@999", "Command(\"last\")", "tick 0"]
         );
     })
     .await;

@@ -61,6 +61,8 @@ pub struct ClusterOptions {
     pub kubelet: KubeletOptions,
     /// From a runner's start until it is online.
     pub sign_in: Duration,
+    /// How long the Actions service holds a poll; GitHub's does for about 50 s.
+    pub poll: Duration,
     /// The controller's settings.
     pub settings: ControllerSettings,
     /// Whether a line is kept for each request, change and step.
@@ -76,6 +78,7 @@ impl ClusterOptions {
             seed,
             kubelet: KubeletOptions::default(),
             sign_in: Duration::from_millis(150),
+            poll: Duration::from_secs(50),
             settings: ControllerSettings {
                 namespace: CONTROLLER_NAMESPACE.to_owned(),
                 ..ControllerSettings::default()
@@ -161,6 +164,10 @@ impl Cluster {
         }
         let actions = ActionsService::new(actions_service::Options {
             seed: options.seed,
+            durations: actions_service::Durations {
+                poll: options.poll,
+                ..actions_service::Durations::default()
+            },
             log: log.clone().map(|log| {
                 let write = move |line: &str| log.write(line.to_owned());
                 Arc::new(write) as Arc<dyn Fn(&str) + Send + Sync>

@@ -240,7 +240,10 @@ impl RunnerSetMachine {
                 }
             }
         }
-        self.report(turn);
+        // a set that was never seen is not gone: nothing is said before it was read
+        if !self.set.is_unknown() || self.last_set.is_some() {
+            self.report(turn);
+        }
         turn.wake_at_some(self.set.waits_until(turn.now));
         turn.wake_at_some(self.books.next_reminder_at());
     }

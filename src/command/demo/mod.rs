@@ -42,6 +42,10 @@ const SAMPLES: &str = concat!(
 /// How often the view is drawn.
 const FRAME: Duration = Duration::from_millis(100);
 
+/// How long the Actions service holds a poll. GitHub's does for 50 s; an idle pool shrinks to
+/// its minimum after a poll without news, and nobody wants to watch for so long.
+const POLL: Duration = Duration::from_secs(5);
+
 /// How long the cluster may take to come to rest after the last job.
 const SETTLE: Duration = Duration::from_secs(60);
 
@@ -189,7 +193,10 @@ async fn play(
         })?;
     let address = listener.local_addr().context("the address served")?;
     let clock = Clock::system();
-    let options = ClusterOptions::new(clock.clone(), args.seed);
+    let options = ClusterOptions {
+        poll: POLL,
+        ..ClusterOptions::new(clock.clone(), args.seed)
+    };
     let cluster = Rc::new(Cluster::start(options).await?);
     tokio::task::spawn_local(cluster.api.serve(listener));
     for object in objects {

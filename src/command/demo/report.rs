@@ -1,5 +1,6 @@
 //! The summary at the end of a demonstration, and whether all went well.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -7,6 +8,9 @@ use k8s_openapi::jiff::SignedDuration;
 
 use super::snapshot::{Holdings, Jobs, Snapshot};
 use super::{Outcome, Stage};
+
+/// How many kinds of request are shown.
+const SHOWN_REQUESTS: usize = 8;
 
 /// The summary.
 #[derive(Debug)]
@@ -20,7 +24,7 @@ pub struct Report {
     peak: usize,
     max: Option<usize>,
     holdings: Holdings,
-    requests: u64,
+    requests: Vec<(String, u64)>,
     problems: Vec<String>,
 }
 
@@ -142,15 +146,18 @@ impl fmt::Display for Report {
                  Secrets, {pods} pods; for {scale_sets} scale sets: {sessions} sessions"
             )?;
         }
+        let total: u64 = self.requests.iter().map(|(_, count)| count).sum();
         if self.runners > 0 {
             #[allow(clippy::cast_precision_loss, reason = "shown with one digit")]
-            let each = self.requests as f64 / self.runners as f64;
+            let each = total as f64 / self.runners as f64;
             writeln!(
                 f,
-                "  requests    {} to the API server by controller and listeners, {each:.1} per \
-                 runner",
-                self.requests
+                "  requests    {total} to the API server by controller and listeners, {each:.1} \
+                 per runner"
             )?;
+        }
+        for (what, count) in self.requests.iter().take(SHOWN_REQUESTS) {
+            writeln!(f, "              {count:>6} {what}")?;
         }
         for problem in &self.problems {
             writeln!(f, "  problem     {problem}")?;
@@ -180,14 +187,18 @@ fn waits(stage: &Stage<'_>) -> Waits {
     }
 }
 
-/// Requests of controller and listeners, watches and Events included.
-fn requests(stage: &Stage<'_>) -> u64 {
-    stage
-        .cluster
-        .api
-        .requests()
-        .iter()
-        .filter(|(key, _)| key.user_agent.starts_with("system:serviceaccount:"))
-        .map(|(_, count)| count)
-        .sum()
+/// Requests of controller and listeners by what they are, the most frequent first; watches and
+/// Events included.
+fn requests(stage: &Stage<'_>) -> Vec<(String, u64)> {
+    let mut counts = BTreeMap::<String, u64>::new();
+    for (key, count) in stage.cluster.api.requests() {
+        if key.user_agent.starts_with("system:serviceaccount:") {
+            *counts
+                .entry(format!("{} {}", key.verb, key.resource))
+                .or_default() += count;
+        }
+    }
+    let mut requests: Vec<(String, u64)> = counts.into_iter().collect();
+    requests.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    requests
 }
