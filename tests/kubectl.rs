@@ -848,3 +848,45 @@ async fn helm_installs_upgrades_rolls_back_and_removes() {
         .ok();
     assert_eq!(left, "");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn manifests_that_real_charts_rendered_are_taken_whole() {
+    let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/fixtures");
+    let Ok(folder) = std::fs::read_dir(fixtures) else {
+        println!("skipped: there is no {fixtures}");
+        return;
+    };
+    let Some(kubectl) = Kubectl::start().await else {
+        return;
+    };
+    let apply = ["apply", "--server-side", "-f", "-"];
+    for file in impresario::api::crd_files() {
+        kubectl.run_with(&apply, &file.yaml).await.ok();
+    }
+    for namespace in ["arc-systems", "arc-runners"] {
+        kubectl.run(&["create", "namespace", namespace]).await.ok();
+    }
+    let files = folder.map(|entry| entry.unwrap().path());
+    for file in files.filter(|path| path.extension().is_some_and(|ending| ending == "yaml")) {
+        let file = file.to_str().unwrap();
+        // strict: a field that is not known is an error
+        let said = kubectl
+            .run(&["apply", "--validate=strict", "-f", file])
+            .await;
+        assert_eq!(said.stderr, "", "{file}");
+        said.ok();
+        let same = kubectl
+            .run(&["apply", "--validate=strict", "-f", file])
+            .await
+            .ok();
+        assert!(
+            same.lines().all(|line| line.ends_with(" unchanged")),
+            "{file}: {same}"
+        );
+    }
+    let sets = kubectl
+        .run(&["get", "autoscalingrunnersets", "-A", "-o", "name"])
+        .await
+        .ok();
+    assert_eq!(sets.lines().count(), 3, "{sets}");
+}
