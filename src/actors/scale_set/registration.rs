@@ -25,10 +25,10 @@ const DEFAULT_GROUP: i64 = 1;
 /// Name of the default runner group, where the service does not give one.
 const DEFAULT_GROUP_NAME: &str = "Default";
 
-/// For calls that failed. The cap is what a person waits at most after mending a Secret.
+/// For calls that failed. After a Secret was mended, a listener is to be there within a minute.
 const CALLS: Schedule = Schedule {
     first_ms: 1_000,
-    cap_ms: 55_000,
+    cap_ms: 40_000,
 };
 
 /// Where the registration stands.

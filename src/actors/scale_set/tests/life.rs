@@ -275,6 +275,38 @@ fn a_half_applied_update_stays_pending_until_it_is_whole() {
 }
 
 #[test]
+fn a_new_generation_is_pending_until_its_listener_runs() {
+    let mut world = World::settled();
+    world.kubelet = false;
+    world.edit(|ars| ars["spec"]["maxRunners"] = json!(2));
+    world.settle();
+    assert_eq!(world.phase(), Some(Phase::Pending));
+    world.pass(60);
+    assert!(!world.is_observed());
+    assert!(world.condition("Ready").starts_with("False"));
+    world.kubelet = true;
+    world.pass(5);
+    assert_eq!(world.phase(), Some(Phase::Running));
+    assert!(world.is_observed());
+}
+
+#[test]
+fn a_listener_that_dies_later_shows_in_the_conditions_and_not_in_the_phase() {
+    let mut world = World::settled();
+    world.kubelet = false;
+    let name = world.cluster.names(Kind::Pod).remove(0);
+    world.cluster.edit(Kind::Pod, CONTROLLER, &name, |pod| {
+        pod["status"] = json!({"phase": "Failed", "reason": "Evicted", "message": "low on memory"});
+    });
+    world.pass(5);
+    assert_eq!(world.phase(), Some(Phase::Running));
+    assert!(world.condition("ListenerReady").starts_with("False"));
+    assert!(world.condition("Ready").starts_with("False"));
+    assert_eq!(world.cluster.count("create Pod"), 2);
+    assert_eq!(world.cluster.count("create AutoscalingListener"), 1);
+}
+
+#[test]
 fn a_missing_permission_keeps_it_pending_and_is_named() {
     let mut world = World::new();
     world.cluster.sabotage(|request| {
