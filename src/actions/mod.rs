@@ -1,1 +1,39 @@
 //! Client of the GitHub Actions service.
+//!
+//! [`Clients`] runs the calls that actors ask for: it reads a tenant's credentials, proxies
+//! and root certificate and shares one [`Client`] among all that have the same. A
+//! [`Client`] knows the protocol: the chain of tokens, deadlines, retries, and what each
+//! refusal means. The HTTP itself is behind [`Transport`], so that a simulation needs no
+//! socket.
+//!
+//! ```text
+//!  ActionsRequest ─► Clients ─► Client ─► Transport ─► reqwest, or the embedded service
+//!                      │           └ tokens: credentials ─► registration ─► tenant
+//!                      └ Sources: Secrets and ConfigMaps
+//! ```
+//!
+//! No secret reaches a log, an error or a `Debug` text.
+
+mod client;
+mod clients;
+mod error;
+mod exchange;
+mod options;
+mod proxy;
+mod retry;
+mod session;
+mod tokens;
+mod transport;
+mod wire;
+
+pub use client::Client;
+pub use clients::{Clients, ClientsOptions, Sources};
+pub use error::{Error, ErrorKind};
+pub use options::{ClientOptions, Observer, UserAgent};
+pub(crate) use proxy::percent_decode;
+pub use proxy::{Proxies, ProxyError, ProxyServer};
+pub use session::{JobDetails, JobMessage, Message, Polled, Session, Statistics};
+pub use transport::{
+    ReqwestTransport, ReqwestTransports, Transport, TransportError, TransportErrorKind,
+    TransportOptions, Transports,
+};

@@ -3,29 +3,37 @@
 use std::fmt::Debug;
 
 use crate::clock::Timestamp;
-use crate::messages::{Effect, Input};
+use crate::messages::{Effect, Input, ListenerReport, NoReport, RunnerReport, RunnerSetReport};
 
 /// The decision part of an actor: a state that turns inputs into effects.
 ///
 /// `step` is level triggered: it takes the input into the state, then looks at the whole
 /// state and does the first things that are missing. It never fails; what it cannot do now it
 /// asks to be woken for.
-pub trait Machine: 'static {
+pub trait Machine: Unpin + 'static {
     /// The actor's name in logs and metrics.
     const NAME: &'static str;
     /// Names an effect, so that its result is recognised.
     type Tag: Clone + Debug + PartialEq + Send + 'static;
     /// What the parent tells it.
-    type Command: Clone + Debug + Send + 'static;
+    type Command: Clone + Debug + Send + Unpin + 'static;
     /// What it tells its parent.
-    type Report: Clone + Debug + PartialEq + Send + 'static;
+    type Report: Clone + Debug + PartialEq + Send + Unpin + 'static;
     /// What its children tell it.
-    type ChildReport: Clone + Debug + Send + 'static;
+    type ChildReport: Coalesce + Clone + Debug + Send + 'static;
     /// What it wants of its children.
     type Directive: Clone + Debug + PartialEq + Send + 'static;
 
     /// Takes one input at the time `now` and answers with what is to be done.
     fn step(&mut self, now: Timestamp, input: InputOf<Self>) -> Vec<EffectOf<Self>>;
+}
+
+/// A report of which a newer one can take the place of an older one.
+pub trait Coalesce {
+    /// Who reports.
+    fn subject(&self) -> String;
+    /// Takes over from an older report of the same subject what must not be lost with it.
+    fn absorb(&mut self, older: &Self);
 }
 
 /// The inputs of a machine.
@@ -35,3 +43,34 @@ pub type InputOf<M> =
 /// The effects of a machine.
 pub type EffectOf<M> =
     Effect<<M as Machine>::Tag, <M as Machine>::Report, <M as Machine>::Directive>;
+
+impl Coalesce for NoReport {
+    fn subject(&self) -> String {
+        match *self {}
+    }
+    fn absorb(&mut self, _older: &Self) {}
+}
+
+impl Coalesce for RunnerReport {
+    fn subject(&self) -> String {
+        self.name.clone()
+    }
+    fn absorb(&mut self, older: &Self) {
+        // said once, so it must survive a newer report of the same runner
+        self.refused |= older.refused && self.uid == older.uid;
+    }
+}
+
+impl Coalesce for ListenerReport {
+    fn subject(&self) -> String {
+        self.name.clone()
+    }
+    fn absorb(&mut self, _older: &Self) {}
+}
+
+impl Coalesce for RunnerSetReport {
+    fn subject(&self) -> String {
+        "runner set".to_owned()
+    }
+    fn absorb(&mut self, _older: &Self) {}
+}

@@ -1,14 +1,38 @@
 //! The actors: pure step functions, and the actix shells that run them.
 //!
 //! Each actor is a [`Machine`]: a plain state struct with a `step` that knows no clock, no
-//! I/O, no randomness and no runtime. Only the files `shell`, `controller`, `router` and
-//! `pool` know actix and tokio.
+//! I/O, no randomness and no runtime; these are the folders here. The files beside them
+//! are the shells: they know actix and tokio, and decide nothing.
 
+mod actions_io;
 pub mod backoff;
+mod controller;
+mod family;
+mod inbox;
+mod lenient;
+pub mod listener;
 mod machine;
+mod router;
 pub mod runner;
 pub mod runner_set;
+pub mod scale_set;
+mod shell;
+#[cfg(test)]
+mod shell_tests;
 pub mod tracked;
 pub mod unregistrar;
+mod unregistrar_task;
+mod watch;
+mod workers;
+mod world;
 
-pub use machine::{EffectOf, InputOf, Machine};
+pub use actions_io::{CallMetrics, KubeSources};
+pub use controller::{ControllerOptions, run as run_controller};
+pub use inbox::{Deliver, Inbox};
+pub use machine::{Coalesce, EffectOf, InputOf, Machine};
+pub use router::{ActorKey, ActorKind, Router, Sighting};
+pub use shell::{Birth, Childless, Family, Repeat, Shell};
+pub use unregistrar_task::UnregistrarTask;
+pub use watch::WatchLost;
+pub use workers::Workers;
+pub use world::{ActionsIo, Journal, Unregister, World};

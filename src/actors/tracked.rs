@@ -226,8 +226,12 @@ impl<T: KubeObject> Tracked<T> {
         match answer {
             KubeAnswer::Object(object) => {
                 if let Some(object) = T::from_object(object) {
+                    // the watch may have been faster than the answer
+                    if self.dead.is_some() && self.dead == object.meta().uid {
+                        self.presence = Presence::Absent;
+                        return;
+                    }
                     match &self.presence {
-                        // the watch may have been faster than the answer
                         Presence::Present(known)
                             if known.meta().uid == object.meta().uid
                                 && version(known.as_ref()) > version(object.as_ref()) => {}
@@ -258,4 +262,134 @@ pub fn version<T: KubeObject>(object: &T) -> u64 {
         .as_deref()
         .and_then(|text| text.parse().ok())
         .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use k8s_openapi::api::core::v1::Pod;
+
+    use super::*;
+    use crate::messages::{Kind, Object};
+
+    fn pod(uid: &str, version: u64) -> Arc<Pod> {
+        let mut pod = Pod::default();
+        pod.metadata.uid = Some(uid.to_owned());
+        pod.metadata.resource_version = Some(version.to_string());
+        Arc::new(pod)
+    }
+
+    fn answer(pod: &Arc<Pod>) -> Result<KubeAnswer, KubeError> {
+        Ok(KubeAnswer::Object(Object::Pod(pod.clone())))
+    }
+
+    fn error(kind: KubeErrorKind) -> Result<KubeAnswer, KubeError> {
+        Err(KubeError {
+            kind,
+            message: "no".to_owned(),
+            retry_after: None,
+        })
+    }
+
+    fn who() -> ObjectRef {
+        ObjectRef::new(Kind::Pod, "ci", "a")
+    }
+
+    const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
+    #[test]
+    fn events_move_a_copy_forward_only() {
+        let mut tracked = Tracked::present(pod("u", 9));
+        assert!(!tracked.observe(pod("u", 9)));
+        assert!(!tracked.observe(pod("u", 3)));
+        assert!(tracked.observe(pod("u", 10)));
+    }
+
+    #[test]
+    fn a_write_is_read_back_from_its_answer_and_older_events_are_dropped() {
+        let mut tracked = Tracked::<Pod>::absent();
+        tracked.begin();
+        assert!(!tracked.is_free(NOW));
+        tracked.finish(NOW, &answer(&pod("u", 20)), &who());
+        assert!(tracked.is_free(NOW));
+        assert!(!tracked.observe(pod("u", 19)));
+        assert_eq!(version(tracked.get().unwrap().as_ref()), 20);
+    }
+
+    #[test]
+    fn an_answer_that_the_watch_has_overtaken_changes_nothing() {
+        let mut tracked = Tracked::present(pod("u", 5));
+        tracked.begin();
+        tracked.observe(pod("u", 8));
+        tracked.finish(NOW, &answer(&pod("u", 7)), &who());
+        assert_eq!(version(tracked.get().unwrap().as_ref()), 8);
+    }
+
+    #[test]
+    fn the_dead_do_not_come_back_by_late_events_or_answers() {
+        let mut tracked = Tracked::present(pod("u", 5));
+        assert!(tracked.observe_gone("u"));
+        assert!(!tracked.observe(pod("u", 6)));
+        tracked.finish(NOW, &answer(&pod("u", 7)), &who());
+        assert!(tracked.is_absent());
+        assert!(tracked.observe(pod("successor", 8)));
+        assert!(!tracked.observe_gone("u"));
+        assert!(tracked.get().is_some());
+    }
+
+    #[test]
+    fn what_may_or_may_not_have_happened_is_read_next_after_a_back_off() {
+        for kind in [
+            KubeErrorKind::Unanswered,
+            KubeErrorKind::Conflict,
+            KubeErrorKind::AlreadyExists,
+        ] {
+            let mut tracked = Tracked::present(pod("u", 5));
+            tracked.begin();
+            tracked.finish(NOW, &error(kind), &who());
+            assert!(tracked.is_unknown(), "{kind:?}");
+            assert!(!tracked.is_free(NOW));
+            let at = tracked.waits_until(NOW).unwrap();
+            assert!(tracked.is_free(at));
+        }
+    }
+
+    #[test]
+    fn not_found_is_an_answer() {
+        let mut tracked = Tracked::present(pod("u", 5));
+        tracked.begin();
+        tracked.finish(NOW, &error(KubeErrorKind::NotFound), &who());
+        assert!(tracked.is_absent() && tracked.is_free(NOW));
+    }
+
+    #[test]
+    fn failures_back_off_further_each_time_and_a_success_forgives() {
+        let mut tracked = Tracked::present(pod("u", 5));
+        let mut waits = Vec::new();
+        for _ in 0..3 {
+            tracked.begin();
+            tracked.finish(NOW, &error(KubeErrorKind::Unavailable), &who());
+            waits.push(tracked.waits_until(NOW).unwrap());
+        }
+        assert!(waits.is_sorted() && waits[0] < waits[2]);
+        assert!(tracked.get().is_some(), "the copy is as good as before");
+        tracked.finish(NOW, &answer(&pod("u", 6)), &who());
+        assert!(tracked.is_free(NOW) && tracked.last_error().is_none());
+    }
+
+    #[test]
+    fn the_server_may_ask_for_a_longer_wait() {
+        let mut tracked = Tracked::present(pod("u", 5));
+        let asked = KubeError {
+            kind: KubeErrorKind::Unavailable,
+            message: String::new(),
+            retry_after: Some(Duration::from_secs(90)),
+        };
+        tracked.finish(NOW, &Err(asked), &who());
+        assert_eq!(
+            tracked.waits_until(NOW).unwrap(),
+            crate::clock::after(NOW, 90)
+        );
+    }
 }

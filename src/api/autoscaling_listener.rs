@@ -5,7 +5,9 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::common::{MetricsConfig, ProxyConfig, ResourceMeta, TlsConfig, VaultConfig};
+use super::common::{
+    MetricsConfig, ProxyConfig, ResourceMeta, TlsConfig, VaultConfig, known_phase,
+};
 
 /// What the listener of one scale set needs.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -85,7 +87,10 @@ pub struct AutoscalingListenerSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role_binding_metadata: Option<ResourceMeta>,
     /// Whether the listener is to run; absent means `Running`.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        deserialize_with = "known_phase",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub phase: Option<AutoscalingListenerPhase>,
 }
 

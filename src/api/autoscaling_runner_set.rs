@@ -6,7 +6,9 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::common::{MetricsConfig, ProxyConfig, ResourceMeta, TlsConfig, VaultConfig};
+use super::common::{
+    MetricsConfig, ProxyConfig, ResourceMeta, TlsConfig, VaultConfig, known_phase,
+};
 
 /// The wish of a user for one pool of runners.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -103,7 +105,10 @@ pub struct AutoscalingRunnerSetSpec {
 #[serde(rename_all = "camelCase", default)]
 pub struct AutoscalingRunnerSetStatus {
     /// Where the scale set stands as a whole.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        deserialize_with = "known_phase",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub phase: Option<AutoscalingRunnerSetPhase>,
     /// Newest generation that is wholly applied, its listener in place.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::ConfigMapKeySelector;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::IntoDeserializer;
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// Proxies for calls to GitHub, and the hosts reached without them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -129,4 +130,52 @@ pub struct ResourceMeta {
     /// Annotations to add.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
+}
+
+/// Reads a phase. One that is not ours, of another version or written by hand, counts as
+/// absent: an object must be readable whatever its phase says.
+pub(super) fn known_phase<'de, D, Phase>(deserializer: D) -> Result<Option<Phase>, D::Error>
+where
+    D: Deserializer<'de>,
+    Phase: Deserialize<'de>,
+{
+    let text = Option::<String>::deserialize(deserializer)?;
+    Ok(text.and_then(|text| {
+        let text: serde::de::value::StringDeserializer<serde::de::value::Error> =
+            text.into_deserializer();
+        Phase::deserialize(text).ok()
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::api::{AutoscalingListener, AutoscalingListenerPhase, EphemeralRunner};
+    use crate::api::{EphemeralRunnerPhase, EphemeralRunnerStatus};
+
+    #[test]
+    fn a_phase_of_another_version_counts_as_absent() {
+        for (text, phase) in [
+            ("Succeeded", Some(EphemeralRunnerPhase::Succeeded)),
+            ("Aborted", None),
+            ("", None),
+        ] {
+            let status: EphemeralRunnerStatus =
+                serde_json::from_value(json!({"phase": text, "runnerId": 7})).unwrap();
+            assert_eq!((status.phase, status.runner_id), (phase, Some(7)), "{text}");
+        }
+        let listener: AutoscalingListener =
+            serde_json::from_value(json!({"metadata": {"name": "a"}, "spec": {"phase": "Paused"}}))
+                .unwrap();
+        assert_eq!(listener.spec.phase, None::<AutoscalingListenerPhase>);
+    }
+
+    #[test]
+    fn a_phase_of_the_wrong_type_is_an_error() {
+        let object = json!({"metadata": {}, "spec": {
+            "githubConfigUrl": "https://github.com/acme", "githubConfigSecret": "s",
+            "runnerScaleSetId": 1}, "status": {"phase": 3}});
+        assert!(serde_json::from_value::<EphemeralRunner>(object).is_err());
+    }
 }

@@ -31,16 +31,24 @@ pub enum ConfigScope {
 
 /// A config URL of none of the three forms.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "githubConfigUrl \"{url}\" is not usable: {problem}; it must be one of \
-     https://HOST/ORGANIZATION, https://HOST/OWNER/REPOSITORY and \
-     https://HOST/enterprises/ENTERPRISE"
-)]
+#[error("githubConfigUrl {}", self.without_field())]
 pub struct ConfigUrlError {
     /// The URL, without user information.
     pub url: String,
     /// What is wrong with it.
     pub problem: &'static str,
+}
+
+impl ConfigUrlError {
+    /// The error without the field's name, for where a path names it already.
+    #[must_use]
+    pub fn without_field(&self) -> String {
+        format!(
+            "\"{}\" is not usable: {}; it must be one of https://HOST/ORGANIZATION, \
+             https://HOST/OWNER/REPOSITORY and https://HOST/enterprises/ENTERPRISE",
+            self.url, self.problem
+        )
+    }
 }
 
 impl ConfigUrl {

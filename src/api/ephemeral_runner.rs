@@ -8,7 +8,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::common::{ProxyConfig, ResourceMeta, TlsConfig, VaultConfig};
+use super::common::{ProxyConfig, ResourceMeta, TlsConfig, VaultConfig, known_phase};
 
 /// What one runner is made of. The pod template is inlined as `metadata` and `spec`.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -77,7 +77,10 @@ pub struct EphemeralRunnerStatus {
     #[serde(skip_serializing_if = "is_false")]
     pub ready: bool,
     /// Where the runner stands; absent means that nothing has happened yet.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        deserialize_with = "known_phase",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub phase: Option<EphemeralRunnerPhase>,
     /// One word on why it stands there.
     #[serde(skip_serializing_if = "Option::is_none")]

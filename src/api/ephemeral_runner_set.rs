@@ -4,7 +4,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::common::ResourceMeta;
+use super::common::{ResourceMeta, known_phase};
 use super::ephemeral_runner::EphemeralRunnerSpec;
 
 /// How many runners there are to be, and what each is made of.
@@ -63,7 +63,11 @@ pub struct EphemeralRunnerSetStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed_ephemeral_runners: Option<i64>,
     /// Whether the current runner spec is accepted by the Actions service.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "known_phase",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub phase: Option<EphemeralRunnerSetPhase>,
     /// Newest revision whose cleanup is done. It never moves backwards.
     #[serde(default, skip_serializing_if = "Option::is_none")]

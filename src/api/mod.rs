@@ -8,10 +8,18 @@ mod autoscaling_runner_set;
 mod common;
 mod config_url;
 pub mod constants;
+mod crd;
 mod credentials;
 mod ephemeral_runner;
 mod ephemeral_runner_set;
 mod listener_config;
+mod located;
+mod manifest;
+mod names;
+mod schema;
+mod schema_facts;
+mod structure;
+mod validation;
 
 pub use autoscaling_listener::{
     AutoscalingListener, AutoscalingListenerPhase, AutoscalingListenerSpec,
@@ -26,6 +34,7 @@ pub use common::{
     ProxyServerConfig, ResourceMeta, TlsCertificateSource, TlsConfig, VaultConfig,
 };
 pub use config_url::{ConfigScope, ConfigUrl, ConfigUrlError};
+pub use crd::{CrdFile, crd_files, crds};
 pub use credentials::{Credentials, CredentialsError};
 pub use ephemeral_runner::{
     EphemeralRunner, EphemeralRunnerPhase, EphemeralRunnerSpec, EphemeralRunnerStatus,
@@ -34,3 +43,6 @@ pub use ephemeral_runner_set::{
     EphemeralRunnerSet, EphemeralRunnerSetPhase, EphemeralRunnerSetSpec, EphemeralRunnerSetStatus,
 };
 pub use listener_config::ListenerConfig;
+pub use manifest::{ManifestError, ManifestObject, ManifestProblem, read_manifests};
+pub use structure::structure_problems;
+pub use validation::{FieldProblem, MAX_SCALE_SET_NAME, ValidationErrors};

@@ -1,1 +1,316 @@
-//! Running effects against Kubernetes: requests, retries, limits.
+//! Running effects against Kubernetes: one request in, one answer out.
+//!
+//! Knows `kube` and tokio, and nothing of what the requests are for. It does not retry: a
+//! failed request is an input of the step that asked, which knows what it means.
+
+mod events;
+mod lease;
+mod limiter;
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::core::NamespaceResourceScope;
+use kube::{Api, Client, Resource};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::api::{AutoscalingListener, AutoscalingRunnerSet, EphemeralRunner, EphemeralRunnerSet};
+use crate::messages::{
+    Kind, KubeAnswer, KubeError, KubeErrorKind, KubeObject, KubeRequest, Object, ObjectRef,
+};
+use crate::metrics::Metrics;
+
+pub use events::EventPublisher;
+pub use lease::{Candidate, LeaseLost};
+pub use limiter::Limiter;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+
+/// Name under which our writes appear in an object's managed fields.
+pub const FIELD_MANAGER: &str = "impresario";
+
+/// How long a request may go without an answer.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Runs requests against one API server. Clones share the connection and the limit.
+#[derive(Clone)]
+pub struct KubeIo {
+    client: Client,
+    limiter: Arc<Limiter>,
+    metrics: Arc<Metrics>,
+}
+
+impl KubeIo {
+    /// Runs requests through `client`, at most as fast as `limiter` allows.
+    #[must_use]
+    pub fn new(client: Client, limiter: Limiter, metrics: Arc<Metrics>) -> Self {
+        Self {
+            client,
+            limiter: Arc::new(limiter),
+            metrics,
+        }
+    }
+
+    /// The client, for watches.
+    #[must_use]
+    pub const fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Runs one request.
+    ///
+    /// # Errors
+    ///
+    /// As the server answered, or [`KubeErrorKind::Unanswered`] when no answer came to a write.
+    pub async fn run(&self, request: KubeRequest) -> Result<KubeAnswer, KubeError> {
+        self.limiter.admit().await;
+        let (verb, kind) = (request.verb(), request.kind());
+        let reads = matches!(request, KubeRequest::Get(_) | KubeRequest::List { .. });
+        let started = tokio::time::Instant::now();
+        let result = tokio::time::timeout(DEADLINE, self.send(request)).await;
+        let (code, result) = match result {
+            Ok(Ok(answer)) => ("200".to_owned(), Ok(answer)),
+            Ok(Err(error)) => (code_of(&error), Err(classify(&error, verb, reads))),
+            Err(_) => (
+                "none".to_owned(),
+                Err(unanswered(
+                    reads,
+                    format!("no answer to {verb} {kind} within {} s", DEADLINE.as_secs()),
+                )),
+            ),
+        };
+        self.metrics
+            .kubernetes
+            .ended(&[verb, kind.as_str(), &code], started.elapsed());
+        result
+    }
+
+    /// Reads a Secret; `None` when there is none.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::run`].
+    pub async fn secret(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<Arc<Secret>>, KubeError> {
+        self.read(ObjectRef::new(Kind::Secret, namespace, name))
+            .await
+    }
+
+    /// Reads a ConfigMap; `None` when there is none.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::run`].
+    pub async fn config_map(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<Arc<ConfigMap>>, KubeError> {
+        self.read(ObjectRef::new(Kind::ConfigMap, namespace, name))
+            .await
+    }
+
+    async fn read<K: KubeObject>(&self, target: ObjectRef) -> Result<Option<Arc<K>>, KubeError> {
+        match self.run(KubeRequest::Get(target)).await {
+            Ok(answer) => Ok(answer.object().and_then(K::from_object)),
+            Err(error) if error.kind == KubeErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn send(&self, request: KubeRequest) -> kube::Result<KubeAnswer> {
+        match request.kind() {
+            Kind::AutoscalingRunnerSet => self.send_as::<AutoscalingRunnerSet>(request).await,
+            Kind::AutoscalingListener => self.send_as::<AutoscalingListener>(request).await,
+            Kind::EphemeralRunnerSet => self.send_as::<EphemeralRunnerSet>(request).await,
+            Kind::EphemeralRunner => self.send_as::<EphemeralRunner>(request).await,
+            Kind::Pod => self.send_as::<Pod>(request).await,
+            Kind::Secret => self.send_as::<Secret>(request).await,
+            Kind::ConfigMap => self.send_as::<ConfigMap>(request).await,
+            Kind::ServiceAccount => self.send_as::<ServiceAccount>(request).await,
+            Kind::Role => self.send_as::<Role>(request).await,
+            Kind::RoleBinding => self.send_as::<RoleBinding>(request).await,
+        }
+    }
+
+    async fn send_as<K>(&self, request: KubeRequest) -> kube::Result<KubeAnswer>
+    where
+        K: KubeObject
+            + Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + Debug
+            + Serialize
+            + DeserializeOwned,
+    {
+        let api = |namespace: &str| Api::<K>::namespaced(self.client.clone(), namespace);
+        let one = |object: K| KubeAnswer::Object(Arc::new(object).into_object());
+        match request {
+            KubeRequest::Get(target) => api(&target.namespace).get(&target.name).await.map(one),
+            KubeRequest::List {
+                namespace,
+                selector,
+                ..
+            } => {
+                let list = api(&namespace)
+                    .list(&ListParams::default().labels(&selector))
+                    .await?;
+                let objects = list
+                    .items
+                    .into_iter()
+                    .map(|item| Arc::new(item).into_object());
+                Ok(KubeAnswer::Objects(objects.collect()))
+            }
+            KubeRequest::Create(object) => create(&api(&object.reference().namespace), &object)
+                .await
+                .map(one),
+            KubeRequest::Patch {
+                target,
+                body,
+                status,
+                lock,
+            } => {
+                let params = PatchParams {
+                    field_manager: Some(FIELD_MANAGER.to_owned()),
+                    ..PatchParams::default()
+                };
+                let patch = Patch::Merge(with_lock(body, lock));
+                let api = api(&target.namespace);
+                if status {
+                    api.patch_status(&target.name, &params, &patch)
+                        .await
+                        .map(one)
+                } else {
+                    api.patch(&target.name, &params, &patch).await.map(one)
+                }
+            }
+            KubeRequest::Delete {
+                target,
+                uid,
+                lock,
+                grace,
+            } => {
+                let params = DeleteParams {
+                    grace_period_seconds: grace,
+                    preconditions: Some(Preconditions {
+                        uid,
+                        resource_version: lock,
+                    }),
+                    ..DeleteParams::background()
+                };
+                let answer = api(&target.namespace).delete(&target.name, &params).await?;
+                Ok(answer.either(lingering, |_| KubeAnswer::Deleted))
+            }
+        }
+    }
+}
+
+async fn create<K>(api: &Api<K>, object: &Object) -> kube::Result<K>
+where
+    K: KubeObject + Clone + Debug + Serialize + DeserializeOwned,
+{
+    let params = PostParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PostParams::default()
+    };
+    let Some(object) = K::from_object(object) else {
+        unreachable!("send() chooses K by the object's kind")
+    };
+    api.create(&params, object.as_ref()).await
+}
+
+/// A delete is answered with the object while it lingers. A pod deleted without grace is
+/// answered too, although it is gone: nothing holds it any more.
+fn lingering<K: KubeObject>(object: K) -> KubeAnswer {
+    let meta = object.meta();
+    let held = meta
+        .finalizers
+        .as_ref()
+        .is_some_and(|held| !held.is_empty());
+    let graced = meta.deletion_grace_period_seconds.unwrap_or(0) > 0;
+    if meta.deletion_timestamp.is_some() && (held || graced) {
+        KubeAnswer::Object(Arc::new(object).into_object())
+    } else {
+        KubeAnswer::Deleted
+    }
+}
+
+fn with_lock(mut body: Value, lock: Option<String>) -> Value {
+    if let Some(lock) = lock {
+        json_patch::merge(
+            &mut body,
+            &json!({ "metadata": { "resourceVersion": lock } }),
+        );
+    }
+    body
+}
+
+fn code_of(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => status.code.to_string(),
+        _ => "none".to_owned(),
+    }
+}
+
+fn unanswered(reads: bool, message: String) -> KubeError {
+    KubeError {
+        // a read takes no effect, so there is nothing to find out
+        kind: if reads {
+            KubeErrorKind::Unavailable
+        } else {
+            KubeErrorKind::Unanswered
+        },
+        message,
+        retry_after: None,
+    }
+}
+
+fn classify(error: &kube::Error, verb: &str, reads: bool) -> KubeError {
+    let kube::Error::Api(status) = error else {
+        return match error {
+            // the answer came, and was not what the type says
+            kube::Error::SerdeError(_) | kube::Error::BuildRequest(_) => KubeError {
+                kind: KubeErrorKind::Other,
+                message: error.to_string(),
+                retry_after: None,
+            },
+            _ => unanswered(reads, format!("the API server did not answer: {error}")),
+        };
+    };
+    let terminating = status.details.as_ref().is_some_and(|details| {
+        details
+            .causes
+            .iter()
+            .any(|cause| cause.reason == "NamespaceTerminating")
+    });
+    let kind = match (status.code, status.reason.as_str()) {
+        (404, _) => KubeErrorKind::NotFound,
+        (409, "AlreadyExists") => KubeErrorKind::AlreadyExists,
+        (409, _) if verb == "create" && status.reason != "Conflict" => KubeErrorKind::AlreadyExists,
+        (409, _) => KubeErrorKind::Conflict,
+        (403, _) if terminating => KubeErrorKind::NamespaceTerminating,
+        (403, _) if status.message.contains("exceeded quota") => KubeErrorKind::QuotaExceeded,
+        (401 | 403, _) => KubeErrorKind::Forbidden,
+        (400 | 422, _) => KubeErrorKind::Invalid,
+        // a timeout inside the server says nothing about the effect
+        (504, _) => unanswered(reads, String::new()).kind,
+        (429 | 500..=599, _) => KubeErrorKind::Unavailable,
+        _ => KubeErrorKind::Other,
+    };
+    let wait = status
+        .details
+        .as_ref()
+        .map_or(0, |details| details.retry_after_seconds);
+    KubeError {
+        kind,
+        message: status.message.clone(),
+        retry_after: (wait > 0).then(|| Duration::from_secs(u64::from(wait))),
+    }
+}

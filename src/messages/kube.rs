@@ -204,3 +204,22 @@ pub enum KubeErrorKind {
     /// Anything else.
     Other,
 }
+
+impl KubeErrorKind {
+    /// The kind's name, for metrics.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NotFound => "not_found",
+            Self::AlreadyExists => "already_exists",
+            Self::Conflict => "conflict",
+            Self::Invalid => "invalid",
+            Self::QuotaExceeded => "quota_exceeded",
+            Self::NamespaceTerminating => "namespace_terminating",
+            Self::Forbidden => "forbidden",
+            Self::Unavailable => "unavailable",
+            Self::Unanswered => "unanswered",
+            Self::Other => "other",
+        }
+    }
+}

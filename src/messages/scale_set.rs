@@ -92,6 +92,15 @@ pub struct RunnerSetReport {
     pub problem: Option<(String, String)>,
 }
 
+impl RunnerSetReport {
+    /// Whether this is the last report: the set and all its runners are gone, and the actor has
+    /// stopped.
+    #[must_use]
+    pub fn is_last(&self) -> bool {
+        self.set.is_none() && self.counts == RunnerCounts::default()
+    }
+}
+
 /// Runners by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunnerCounts {

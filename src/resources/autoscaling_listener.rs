@@ -73,3 +73,77 @@ fn listener_spec(
         phase: None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::test_support::{ars, settings};
+    use super::*;
+
+    #[test]
+    fn each_field_comes_from_where_it_belongs() {
+        let ars = ars();
+        let listener = autoscaling_listener(&ars, 41, &settings());
+        assert_eq!(
+            serde_json::to_value(&listener.spec).unwrap(),
+            json!({
+                "githubConfigUrl": "https://github.com/acme/widgets",
+                "githubConfigSecret": "github-secret",
+                "runnerScaleSetId": 41,
+                "autoscalingRunnerSetNamespace": "runners",
+                "autoscalingRunnerSetName": "pool",
+                "ephemeralRunnerSetName": "pool",
+                "maxRunners": 9,
+                "minRunners": 2,
+                "image": "impresario:3",
+                "imagePullSecrets": [{"name": "registry"}],
+                "proxy": ars.spec.proxy,
+                "githubServerTLS": ars.spec.github_server_tls,
+                "metrics": ars.spec.listener_metrics,
+                "template": ars.spec.listener_template,
+                "configSecretMetadata": ars.spec.listener_config_secret_metadata,
+                "serviceAccountMetadata": ars.spec.listener_service_account_metadata,
+                "roleMetadata": ars.spec.listener_role_metadata,
+                "roleBindingMetadata": ars.spec.listener_role_binding_metadata,
+            })
+        );
+    }
+
+    #[test]
+    fn a_vault_is_handed_on() {
+        let mut ars = ars();
+        ars.spec.vault_config = Some(crate::api::VaultConfig::default());
+        let listener = autoscaling_listener(&ars, 41, &settings());
+        assert_eq!(listener.spec.vault_config, ars.spec.vault_config);
+    }
+
+    #[test]
+    fn it_lives_in_the_controllers_namespace_without_an_owner() {
+        let mut ars = ars();
+        let metadata = autoscaling_listener(&ars, 41, &settings()).metadata;
+        assert_eq!(metadata.name, Some(listener_name(&ars)));
+        assert_eq!(metadata.namespace.as_deref(), Some("system"));
+        assert_eq!(metadata.owner_references, None);
+        assert_eq!(
+            metadata.finalizers.unwrap(),
+            ["autoscalinglistener.actions.github.com/finalizer"]
+        );
+        let labels = metadata.labels.unwrap();
+        assert_eq!(labels["kind-label"], "listener");
+        assert_eq!(labels[labels::COMPONENT], "runner-scale-set-listener");
+        assert_eq!(metadata.annotations.unwrap()["kind-note"], "listener-note");
+        ars.metadata.namespace = Some("system".to_owned());
+        let metadata = autoscaling_listener(&ars, 41, &settings()).metadata;
+        assert_eq!(metadata.owner_references, None);
+    }
+
+    #[test]
+    fn without_limits_there_is_no_minimum_and_the_largest_maximum() {
+        let mut ars = ars();
+        ars.spec.min_runners = None;
+        ars.spec.max_runners = None;
+        let spec = autoscaling_listener(&ars, 41, &settings()).spec;
+        assert_eq!((spec.min_runners, spec.max_runners), (0, 2_147_483_647));
+    }
+}

@@ -72,3 +72,64 @@ pub fn ephemeral_runner_spec(ars: &AutoscalingRunnerSet, scale_set_id: i64) -> E
 pub fn runner_metadata(ars: &AutoscalingRunnerSet) -> Option<ResourceMeta> {
     ars.spec.ephemeral_runner_metadata.clone()
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::test_support::{ars, settings};
+    use super::*;
+
+    #[test]
+    fn it_starts_with_no_runners_at_the_first_revision() {
+        let ars = ars();
+        let set = ephemeral_runner_set(&ars, 42, &settings());
+        assert_eq!(
+            serde_json::to_value(&set.spec).unwrap(),
+            json!({
+                "replicas": 0,
+                "patchID": 0,
+                "actionableRevision": 1,
+                "ephemeralRunnerSpec": {
+                    "githubConfigUrl": "https://github.com/acme/widgets",
+                    "githubConfigSecret": "github-secret",
+                    "githubServerTLS": ars.spec.github_server_tls,
+                    "runnerScaleSetId": 42,
+                    "proxy": ars.spec.proxy,
+                    "ephemeralRunnerConfigSecretMetadata":
+                        ars.spec.ephemeral_runner_config_secret_metadata,
+                    "metadata": ars.spec.template.metadata,
+                    "spec": ars.spec.template.spec,
+                },
+                "ephemeralRunnerMetadata": ars.spec.ephemeral_runner_metadata,
+            })
+        );
+    }
+
+    #[test]
+    fn it_is_named_as_its_scale_set_and_owned_by_it() {
+        let ars = ars();
+        let metadata = ephemeral_runner_set(&ars, 42, &settings()).metadata;
+        assert_eq!(metadata.name.as_deref(), Some("pool"));
+        assert_eq!(metadata.namespace.as_deref(), Some("runners"));
+        assert_eq!(metadata.owner_references, Some(vec![owner_reference(&ars)]));
+        assert_eq!(
+            metadata.finalizers.unwrap(),
+            ["ephemeralrunnerset.actions.github.com/finalizer"]
+        );
+        let labels = metadata.labels.unwrap();
+        assert_eq!(labels["kind-label"], "set");
+        assert_eq!(labels[labels::COMPONENT], "runner-set");
+        assert_eq!(metadata.annotations.unwrap()["kind-note"], "set-note");
+    }
+
+    #[test]
+    fn a_vault_is_handed_on_to_runners() {
+        let mut ars = ars();
+        ars.spec.vault_config = Some(crate::api::VaultConfig::default());
+        assert_eq!(
+            ephemeral_runner_spec(&ars, 42).vault_config,
+            ars.spec.vault_config
+        );
+    }
+}

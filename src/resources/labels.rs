@@ -128,3 +128,85 @@ fn is_excluded(key: &str, settings: &ControllerSettings) -> bool {
         .iter()
         .any(|prefix| key.starts_with(prefix.as_str()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::test_support::{ars, map, settings};
+    use super::*;
+
+    #[test]
+    fn an_owned_object_says_what_it_is_and_whose() {
+        let ars = ars();
+        let user = ars.spec.ephemeral_runner_set_metadata.as_ref();
+        assert_eq!(
+            owned_labels(&ars, labels::COMPONENT_RUNNER_SET, user, &settings()),
+            map(&[
+                ("team", "blue"),
+                ("kind-label", "set"),
+                ("app.kubernetes.io/part-of", "gha-runner-scale-set"),
+                ("app.kubernetes.io/component", "runner-set"),
+                ("app.kubernetes.io/version", "1.2.3"),
+                ("actions.github.com/scale-set-name", "pool"),
+                ("actions.github.com/scale-set-namespace", "runners"),
+                ("actions.github.com/organization", "acme"),
+                ("actions.github.com/repository", "widgets"),
+            ])
+        );
+    }
+
+    #[test]
+    fn a_users_label_for_the_kind_wins_over_one_that_passes_down() {
+        let mut ars = ars();
+        let labels = ars.metadata.labels.get_or_insert_default();
+        labels.insert("kind-label".to_owned(), "of-the-scale-set".to_owned());
+        let user = ars.spec.autoscaling_listener.as_ref();
+        let labels = owned_labels(&ars, "part", user, &settings());
+        assert_eq!(labels["kind-label"], "listener");
+    }
+
+    #[test]
+    fn labels_without_an_excluded_prefix_pass_down() {
+        let mut settings = settings();
+        settings.excluded_label_prefixes.clear();
+        let labels = owned_labels(&ars(), "part", None, &settings);
+        assert_eq!(labels["argocd.argoproj.io/instance"], "pools");
+        settings.excluded_label_prefixes = vec!["te".to_owned(), "actions.github.com/".to_owned()];
+        let labels = owned_labels(&ars(), "part", None, &settings);
+        assert!(!labels.contains_key("team"));
+        // what we set is not passed down, so nothing excludes it
+        assert_eq!(labels["actions.github.com/scale-set-name"], "pool");
+    }
+
+    #[test]
+    fn the_url_gives_the_labels_of_its_scope() {
+        for (url, expected) in [
+            (
+                "https://github.com/acme",
+                map(&[("actions.github.com/organization", "acme")]),
+            ),
+            (
+                "https://ghes.acme.io/enterprises/big",
+                map(&[("actions.github.com/enterprise", "big")]),
+            ),
+            ("no url", map(&[])),
+        ] {
+            assert_eq!(url_labels(url), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn every_value_is_one_that_a_label_can_hold() {
+        let long = "a".repeat(64);
+        let trimmed = "a".repeat(58) + "-trim";
+        for (text, expected) in [
+            ("-_.widgets.-_", "widgets"),
+            (long.as_str(), trimmed.as_str()),
+            (&long[..63], &long[..63]),
+            ("1.2.3+build", "1.2.3-build"),
+            ("a b/é", "a-b"),
+            ("...", ""),
+        ] {
+            assert_eq!(label_value(text), expected, "{text}");
+        }
+    }
+}

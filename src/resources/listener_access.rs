@@ -85,3 +85,91 @@ fn access_meta(al: &AutoscalingListener, user: Option<&ResourceMeta>) -> ObjectM
     own.insert(labels::LISTENER_NAME.to_owned(), name);
     meta
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::metadata::owner_reference;
+    use super::super::test_support::listener;
+    use super::*;
+
+    #[test]
+    fn the_account_lives_beside_its_listener_and_goes_with_it() {
+        let al = listener();
+        let metadata = listener_service_account(&al).metadata;
+        assert_eq!(metadata.name.as_deref(), Some("pool-al"));
+        assert_eq!(metadata.namespace.as_deref(), Some("system"));
+        assert_eq!(metadata.owner_references, Some(vec![owner_reference(&al)]));
+        assert_eq!(metadata.annotations.unwrap()["kind-note"], "account-note");
+        let labels = metadata.labels.unwrap();
+        assert_eq!(labels["kind-label"], "account");
+        assert_eq!(labels[labels::COMPONENT], "runner-scale-set-listener");
+        assert!(!labels.contains_key(labels::LISTENER_NAME));
+    }
+
+    #[test]
+    fn the_role_lets_it_scale_one_set_and_record_jobs_on_runners() {
+        assert_eq!(
+            serde_json::to_value(listener_role(&listener()).rules).unwrap(),
+            json!([
+                {
+                    "apiGroups": ["actions.github.com"],
+                    "resources": ["ephemeralrunnersets"],
+                    "resourceNames": ["pool"],
+                    "verbs": ["get", "patch"],
+                },
+                {
+                    "apiGroups": ["actions.github.com"],
+                    "resources": ["ephemeralrunners", "ephemeralrunners/status"],
+                    "verbs": ["get", "patch"],
+                },
+            ])
+        );
+    }
+
+    #[test]
+    fn the_binding_gives_the_role_to_the_account_in_the_other_namespace() {
+        let binding = serde_json::to_value(listener_role_binding(&listener())).unwrap();
+        assert_eq!(
+            binding["roleRef"],
+            json!({
+                "apiGroup": "rbac.authorization.k8s.io",
+                "kind": "Role",
+                "name": "pool-al",
+            })
+        );
+        assert_eq!(
+            binding["subjects"],
+            json!([{"kind": "ServiceAccount", "name": "pool-al", "namespace": "system"}])
+        );
+    }
+
+    #[test]
+    fn labels_say_whose_they_are_where_an_owner_reference_cannot() {
+        let al = listener();
+        for (metadata, kind) in [
+            (listener_role(&al).metadata, "role"),
+            (listener_role_binding(&al).metadata, "binding"),
+        ] {
+            assert_eq!(metadata.name.as_deref(), Some("pool-al"));
+            assert_eq!(metadata.namespace.as_deref(), Some("runners"));
+            assert_eq!(metadata.owner_references, None);
+            let labels = metadata.labels.unwrap();
+            assert_eq!(labels["auto-scaling-listener-namespace"], "system");
+            assert_eq!(labels["auto-scaling-listener-name"], "pool-al");
+            assert_eq!(labels["kind-label"], kind);
+            let note = &metadata.annotations.unwrap()["kind-note"];
+            assert_eq!(*note, format!("{kind}-note"));
+        }
+    }
+
+    #[test]
+    fn in_the_listeners_own_namespace_it_owns_them() {
+        let mut al = listener();
+        al.spec.autoscaling_runner_set_namespace = "system".to_owned();
+        let owners = Some(vec![owner_reference(&al)]);
+        assert_eq!(listener_role(&al).metadata.owner_references, owners);
+        assert_eq!(listener_role_binding(&al).metadata.owner_references, owners);
+    }
+}

@@ -107,3 +107,104 @@ fn listener_container(
         ..Container::default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::metadata::owner_reference;
+    use super::super::test_support::{listener, settings};
+    use super::*;
+
+    fn plain() -> AutoscalingListener {
+        let mut al = listener();
+        al.spec.template = None;
+        al
+    }
+
+    #[test]
+    fn each_field_of_the_pod_comes_from_where_it_belongs() {
+        let from_proxy_secret = |name: &str| {
+            json!({
+                "name": name,
+                "valueFrom": {"secretKeyRef": {"name": "pool-al-proxy", "key": name}},
+            })
+        };
+        assert_eq!(
+            serde_json::to_value(listener_pod(&plain(), None, &settings()).spec).unwrap(),
+            json!({
+                "serviceAccountName": "pool-al",
+                "containers": [{
+                    "name": "listener",
+                    "image": "impresario:3",
+                    "command": ["/entry"],
+                    "env": [
+                        {"name": "LISTENER_CONFIG_PATH", "value": "/etc/gha-listener/config.json"},
+                        from_proxy_secret("http_proxy"),
+                        from_proxy_secret("https_proxy"),
+                        from_proxy_secret("no_proxy"),
+                    ],
+                    "ports": [{"name": "metrics", "containerPort": 8081, "protocol": "TCP"}],
+                    "volumeMounts": [{
+                        "name": "listener-config",
+                        "mountPath": "/etc/gha-listener",
+                        "readOnly": true,
+                    }],
+                }],
+                "volumes": [{
+                    "name": "listener-config",
+                    "secret": {"secretName": "pool-al-config"},
+                }],
+                "imagePullSecrets": [{"name": "registry"}],
+                "nodeSelector": {"kubernetes.io/os": "linux"},
+                "restartPolicy": "Never",
+                "terminationGracePeriodSeconds": 60,
+            })
+        );
+    }
+
+    #[test]
+    fn the_pod_carries_the_listeners_labels_and_goes_with_it() {
+        let al = plain();
+        let metadata = listener_pod(&al, None, &settings()).metadata;
+        assert_eq!(metadata.name.as_deref(), Some("pool-al"));
+        assert_eq!(metadata.namespace.as_deref(), Some("system"));
+        assert_eq!(metadata.labels, al.metadata.labels);
+        assert_eq!(metadata.owner_references, Some(vec![owner_reference(&al)]));
+    }
+
+    #[test]
+    fn the_pod_is_marked_with_the_configuration_it_reads_when_that_is_known() {
+        let annotations = |version| {
+            listener_pod(&plain(), version, &settings())
+                .metadata
+                .annotations
+        };
+        assert_eq!(annotations(None), None);
+        assert_eq!(
+            annotations(Some("123")).unwrap()["actions.github.com/listener-config-resource-version"],
+            "123"
+        );
+    }
+
+    #[test]
+    fn what_is_not_configured_is_not_there() {
+        let mut al = plain();
+        al.spec.proxy = None;
+        al.spec.image_pull_secrets.clear();
+        for none in ["", "0", "host", "host:0", "host:x"] {
+            let mut settings = settings();
+            settings.listener_metrics_addr = none.to_owned();
+            let spec = listener_pod(&al, None, &settings).spec.unwrap();
+            assert_eq!(spec.image_pull_secrets, None);
+            assert_eq!(spec.containers[0].ports, None, "{none}");
+            assert_eq!(spec.containers[0].env.as_ref().unwrap().len(), 1);
+        }
+    }
+
+    #[test]
+    fn the_template_is_merged_over_it() {
+        let labels = listener_pod(&listener(), None, &settings()).metadata.labels;
+        assert_eq!(labels.unwrap()["from"], "listener-template");
+    }
+}

@@ -250,3 +250,232 @@ fn same_port(one: &ContainerPort, other: &ContainerPort) -> bool {
 fn same_mount(one: &VolumeMount, other: &VolumeMount) -> bool {
     one.mount_path.trim_end_matches('/') == other.mount_path.trim_end_matches('/')
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::listener_pod::listener_pod;
+    use super::super::test_support::{listener, settings};
+
+    /// The listener's pod with this template merged over it.
+    fn merged(template: Value) -> Value {
+        let mut al = listener();
+        al.spec.template = Some(serde_json::from_value(template).unwrap());
+        serde_json::to_value(listener_pod(&al, Some("123"), &settings())).unwrap()
+    }
+
+    fn merged_container(fields: Value) -> Value {
+        let mut container = fields;
+        container["name"] = json!("listener");
+        let pod = merged(json!({"spec": {"containers": [container]}}));
+        assert_eq!(pod["spec"]["containers"].as_array().unwrap().len(), 1);
+        pod["spec"]["containers"][0].clone()
+    }
+
+    fn merged_spec(fields: Value) -> Value {
+        let mut spec = fields;
+        spec["containers"] = json!([]);
+        merged(json!({ "spec": spec }))["spec"].clone()
+    }
+
+    #[test]
+    fn labels_and_annotations_are_added_where_absent() {
+        let metadata = merged(json!({"metadata": {
+            "name": "ignored",
+            "labels": {"added": "label", "actions.github.com/scale-set-name": "other"},
+            "annotations": {
+                "added": "note",
+                "actions.github.com/listener-config-resource-version": "other",
+            },
+        }}))["metadata"]
+            .clone();
+        assert_eq!(metadata["name"], "pool-al");
+        assert_eq!(metadata["labels"]["added"], "label");
+        assert_eq!(
+            metadata["labels"]["actions.github.com/scale-set-name"],
+            "pool"
+        );
+        assert_eq!(
+            metadata["annotations"],
+            json!({
+                "added": "note",
+                "actions.github.com/listener-config-resource-version": "123",
+            })
+        );
+    }
+
+    #[test]
+    fn lists_of_the_listener_container_are_added_to() {
+        let plain = merged_container(json!({}));
+        let container = merged_container(json!({
+            "args": ["--more"],
+            "env": [{"name": "MORE", "value": "1"}],
+            "ports": [{"name": "probe", "containerPort": 9000}],
+            "volumeMounts": [{"name": "more", "mountPath": "/more"}],
+        }));
+        assert_eq!(container["args"], json!(["--more"]));
+        for (list, added) in [
+            ("env", json!({"name": "MORE", "value": "1"})),
+            ("ports", json!({"name": "probe", "containerPort": 9000})),
+            (
+                "volumeMounts",
+                json!({"name": "more", "mountPath": "/more"}),
+            ),
+        ] {
+            let mut expected = plain[list].as_array().unwrap().clone();
+            expected.push(added);
+            assert_eq!(container[list], json!(expected), "{list}");
+        }
+    }
+
+    #[test]
+    fn an_element_that_is_there_already_is_replaced_in_its_place() {
+        let container = merged_container(json!({
+            "env": [{"name": "http_proxy", "value": "http://mine"}],
+            "ports": [{"name": "mine", "containerPort": 8081}],
+        }));
+        assert_eq!(
+            container["env"][1],
+            json!({"name": "http_proxy", "value": "http://mine"})
+        );
+        assert_eq!(container["env"].as_array().unwrap().len(), 4);
+        assert_eq!(
+            container["ports"],
+            json!([{"name": "mine", "containerPort": 8081}])
+        );
+    }
+
+    #[test]
+    fn a_port_of_another_protocol_is_another_port() {
+        let port = json!({"name": "quic", "containerPort": 8081, "protocol": "UDP"});
+        let container = merged_container(json!({"ports": [port]}));
+        assert_eq!(container["ports"].as_array().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn what_leads_to_the_configuration_stays_ours() {
+        let plain = merged(json!({}))["spec"].clone();
+        let spec = merged(json!({"spec": {
+            "containers": [{
+                "name": "listener",
+                "env": [{"name": "LISTENER_CONFIG_PATH", "value": "/elsewhere"}],
+                "volumeMounts": [{"name": "mine", "mountPath": "/etc/gha-listener/"}],
+            }],
+            "volumes": [{"name": "listener-config", "emptyDir": {}}],
+        }}))["spec"]
+            .clone();
+        assert_eq!(spec, plain);
+    }
+
+    #[test]
+    fn other_fields_of_the_listener_container_are_replaced_when_given() {
+        let plain = merged_container(json!({}));
+        let given = json!({
+            "command": ["/mine"],
+            "envFrom": [{"secretRef": {"name": "more"}}],
+            "image": "mine:1",
+            "imagePullPolicy": "Always",
+            "lifecycle": {"stopSignal": "SIGTERM"},
+            "livenessProbe": {"periodSeconds": 1},
+            "readinessProbe": {"periodSeconds": 2},
+            "resizePolicy": [{"resourceName": "cpu", "restartPolicy": "NotRequired"}],
+            "resources": {"limits": {"cpu": "1"}},
+            "restartPolicy": "Never",
+            "restartPolicyRules": [{"action": "Restart"}],
+            "securityContext": {"runAsUser": 1000},
+            "startupProbe": {"periodSeconds": 3},
+            "stdin": true,
+            "stdinOnce": true,
+            "terminationMessagePath": "/message",
+            "terminationMessagePolicy": "File",
+            "tty": true,
+            "volumeDevices": [{"name": "disk", "devicePath": "/dev/x"}],
+            "workingDir": "/mine",
+        });
+        let mut expected = plain;
+        for (field, value) in given.as_object().unwrap() {
+            expected[field] = value.clone();
+        }
+        assert_eq!(merged_container(given), expected);
+    }
+
+    #[test]
+    fn other_containers_are_added_behind() {
+        let sidecar = json!({"name": "sidecar", "image": "sidecar:1"});
+        let pod = merged(json!({"spec": {"containers": [sidecar]}}));
+        assert_eq!(pod["spec"]["containers"][0]["name"], "listener");
+        assert_eq!(pod["spec"]["containers"][1], sidecar);
+    }
+
+    #[test]
+    fn fields_of_the_pod_win_when_given_and_volumes_are_added() {
+        let given: Value = serde_json::from_str(
+            r#"{
+            "activeDeadlineSeconds": 1,
+            "affinity": {"nodeAffinity": {}},
+            "dnsConfig": {"searches": ["acme"]},
+            "dnsPolicy": "None",
+            "enableServiceLinks": false,
+            "ephemeralContainers": [{"name": "debug"}],
+            "hostAliases": [{"ip": "10.0.0.1"}],
+            "hostIPC": true,
+            "hostNetwork": true,
+            "hostPID": true,
+            "hostUsers": false,
+            "hostname": "host",
+            "hostnameOverride": "override",
+            "imagePullSecrets": [{"name": "mine"}],
+            "initContainers": [{"name": "init"}],
+            "nodeName": "node",
+            "nodeSelector": {"pool": "mine"},
+            "os": {"name": "linux"},
+            "overhead": {"cpu": "1"},
+            "preemptionPolicy": "Never",
+            "priority": 2,
+            "priorityClassName": "high",
+            "readinessGates": [{"conditionType": "gate"}],
+            "resourceClaims": [{"name": "claim"}],
+            "resources": {"limits": {"cpu": "2"}},
+            "restartPolicy": "Always",
+            "runtimeClassName": "gvisor",
+            "schedulerName": "mine",
+            "schedulingGates": [{"name": "gate"}],
+            "schedulingGroup": {"podGroupName": "group"},
+            "securityContext": {"runAsUser": 1001},
+            "setHostnameAsFQDN": true,
+            "shareProcessNamespace": true,
+            "subdomain": "sub",
+            "terminationGracePeriodSeconds": 3,
+            "tolerations": [{"key": "mine"}],
+            "topologySpreadConstraints":
+                [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]
+        }"#,
+        )
+        .unwrap();
+        let mut expected = merged_spec(json!({}));
+        for (field, value) in given.as_object().unwrap() {
+            expected[field] = value.clone();
+        }
+        let volume = json!({"name": "mine", "emptyDir": {}});
+        expected["volumes"]
+            .as_array_mut()
+            .unwrap()
+            .push(volume.clone());
+        let mut given = given;
+        given["volumes"] = json!([volume]);
+        assert_eq!(merged_spec(given), expected);
+    }
+
+    #[test]
+    fn the_account_stays_ours() {
+        assert_eq!(
+            merged_spec(json!({
+                "serviceAccountName": "mine",
+                "serviceAccount": "mine",
+                "automountServiceAccountToken": false,
+            })),
+            merged_spec(json!({}))
+        );
+    }
+}

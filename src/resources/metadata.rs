@@ -90,3 +90,70 @@ fn stale_url_labels(live: &ObjectMeta, desired: &ObjectMeta) -> Vec<(String, Val
         .map(|key| ((*key).to_owned(), Value::Null))
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::test_support::{map, set};
+    use super::*;
+
+    fn meta(labels: &[(&str, &str)], annotations: &[(&str, &str)]) -> ObjectMeta {
+        ObjectMeta {
+            labels: Some(map(labels)),
+            annotations: Some(map(annotations)),
+            ..ObjectMeta::default()
+        }
+    }
+
+    #[test]
+    fn an_owner_reference_names_the_controller_and_holds_its_deletion() {
+        assert_eq!(
+            serde_json::to_value(owner_reference(&set())).unwrap(),
+            json!({
+                "apiVersion": "actions.github.com/v1alpha1",
+                "kind": "EphemeralRunnerSet",
+                "name": "pool",
+                "uid": "ers-uid",
+                "controller": true,
+                "blockOwnerDeletion": true,
+            })
+        );
+    }
+
+    #[test]
+    fn what_others_put_there_needs_no_patch() {
+        let live = meta(
+            &[("a", "1"), ("foreign", "x")],
+            &[("b", "2"), ("theirs", "y")],
+        );
+        let desired = meta(&[("a", "1")], &[("b", "2")]);
+        assert_eq!(metadata_patch(&live, &desired), None);
+        assert_eq!(metadata_patch(&live, &ObjectMeta::default()), None);
+    }
+
+    #[test]
+    fn the_patch_holds_what_is_missing_or_different_and_nothing_else() {
+        let live = meta(&[("same", "1"), ("other", "2")], &[]);
+        let desired = meta(&[("same", "1"), ("other", "3"), ("new", "4")], &[]);
+        assert_eq!(
+            metadata_patch(&live, &desired),
+            Some(json!({"metadata": {"labels": {"other": "3", "new": "4"}}}))
+        );
+        assert_eq!(
+            metadata_patch(&ObjectMeta::default(), &meta(&[], &[("note", "5")])),
+            Some(json!({"metadata": {"annotations": {"note": "5"}}}))
+        );
+    }
+
+    #[test]
+    fn a_new_config_url_takes_the_labels_of_the_old_one_away() {
+        let organization = "actions.github.com/organization";
+        let repository = "actions.github.com/repository";
+        let live = meta(&[(organization, "acme"), (repository, "widgets")], &[]);
+        assert_eq!(
+            metadata_patch(&live, &meta(&[(organization, "other")], &[])),
+            Some(json!({"metadata": {"labels": {organization: "other", repository: null}}}))
+        );
+        // a desired object that says nothing of the URL leaves them alone
+        assert_eq!(metadata_patch(&live, &meta(&[], &[])), None);
+    }
+}

@@ -14,6 +14,8 @@ const RUNNER_NAMES: u64 = (ALPHABET.len() as u64).pow(RUNNER_SUFFIX);
 /// Step from one nonce's name to the next. It has no factor in common with
 /// [`RUNNER_NAMES`], so nonces in a row walk through all names before one comes again.
 const RUNNER_STRIDE: u64 = 8_865_701;
+// the number of names is a power of 27, so 3 is the one prime to avoid
+const _: () = assert!(!RUNNER_STRIDE.is_multiple_of(3));
 
 /// Name of the AutoscalingListener, its pod, ServiceAccount, Role and RoleBinding. It changes
 /// with the runner group and the config URL.
@@ -211,7 +213,6 @@ mod tests {
             let names: BTreeSet<String> = (first..first + 20_000)
                 .map(|nonce| runner_name(&set, nonce))
                 .collect();
-            // the row may step over a multiple of the number of names just once
             assert_eq!(names.len(), 20_000, "from {first}");
         }
     }

@@ -13,6 +13,7 @@ use super::names::runner_proxy_secret_name;
 use super::sources::{Sources, secret_text};
 use crate::api::constants::{keys, labels};
 use crate::api::{EphemeralRunnerSet, ProxyConfig, ProxyServerConfig};
+use crate::messages::KubeObject;
 
 /// Schemes that proxy clients understand.
 const SCHEMES: [&str; 4] = ["http", "https", "socks5", "socks5h"];
@@ -97,9 +98,16 @@ pub(super) fn proxy_credentials(
         }
         let field = server.credentials_field;
         let secret = sources.secret(namespace, name, field)?;
+        let text = |key: &str| {
+            secret_text(secret, key)?.ok_or_else(|| ConfigError::MissingKey {
+                object: secret.reference(),
+                key: key.to_owned(),
+                field,
+            })
+        };
         let credentials = ProxyCredentials {
-            user: secret_text(secret, keys::USERNAME, field)?,
-            password: secret_text(secret, keys::PASSWORD, field)?.into(),
+            user: text(keys::USERNAME)?,
+            password: text(keys::PASSWORD)?.into(),
         };
         result.insert(name.to_owned(), credentials);
     }
@@ -112,12 +120,10 @@ pub(super) fn proxy_env(proxy: Option<&ProxyConfig>, secret: &str) -> Vec<EnvVar
     let Some(proxy) = configured(proxy) else {
         return Vec::new();
     };
-    let mut names: Vec<&str> = servers(proxy).map(|server| server.key).collect();
-    if !proxy.no_proxy.is_empty() {
-        names.push(keys::NO_PROXY);
-    }
-    names
-        .into_iter()
+    let no_proxy = (!proxy.no_proxy.is_empty()).then_some(keys::NO_PROXY);
+    servers(proxy)
+        .map(|server| server.key)
+        .chain(no_proxy)
         .map(|name| env_from_secret(name, secret, name))
         .collect()
 }
@@ -208,4 +214,139 @@ fn percent_encoded(text: &str) -> String {
             _ => format!("%{byte:02X}"),
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::metadata::owner_reference;
+    use super::super::test_support::{map, secret, set, sources, texts};
+    use super::*;
+
+    fn proxy(url: &str, secret: &str) -> ProxyConfig {
+        ProxyConfig {
+            http: Some(ProxyServerConfig {
+                url: url.to_owned(),
+                credential_secret_ref: secret.to_owned(),
+            }),
+            ..ProxyConfig::default()
+        }
+    }
+
+    fn http_proxy(url: &str, user: &str, password: &str) -> String {
+        let credentials = ProxyCredentials {
+            user: user.to_owned(),
+            password: password.to_owned().into(),
+        };
+        let credentials = BTreeMap::from([("auth".to_owned(), credentials)]);
+        let data = proxy_env_data(&proxy(url, "auth"), &credentials).unwrap();
+        texts(Some(&data))["http_proxy"].clone()
+    }
+
+    #[test]
+    fn the_runners_secret_holds_a_variable_for_each_part_of_the_configuration() {
+        let set = set();
+        let secret = runner_proxy_secret(&set, &sources()).unwrap().unwrap();
+        assert_eq!(
+            texts(secret.data.as_ref()),
+            map(&[
+                ("http_proxy", "http://plain.proxy:3128"),
+                ("https_proxy", "http://me%40acme:p%3A%2Fss@tls.proxy:3129"),
+                ("no_proxy", "10.0.0.0/8,acme.internal"),
+            ])
+        );
+        let metadata = secret.metadata;
+        assert_eq!(
+            metadata.name,
+            Some(runner_proxy_secret_name("runners", "pool"))
+        );
+        assert_eq!(metadata.namespace.as_deref(), Some("runners"));
+        assert_eq!(metadata.owner_references, Some(vec![owner_reference(&set)]));
+        assert_eq!(metadata.labels.unwrap()[labels::SCALE_SET_NAME], "pool");
+    }
+
+    #[test]
+    fn a_set_without_proxy_has_no_proxy_secret() {
+        let mut set = set();
+        let spec = set.spec.ephemeral_runner_spec.as_mut().unwrap();
+        spec.proxy = Some(proxy(" ", ""));
+        assert_eq!(runner_proxy_secret(&set, &sources()), Ok(None));
+        set.spec.ephemeral_runner_spec = None;
+        assert_eq!(runner_proxy_secret(&set, &sources()), Ok(None));
+    }
+
+    #[test]
+    fn credentials_are_escaped_and_the_rest_of_the_url_is_kept() {
+        for (url, expected) in [
+            ("http://h:1", "http://u%25:p%40%3A~@h:1"),
+            ("HTTPS://h/a@b", "HTTPS://u%25:p%40%3A~@h/a@b"),
+            ("http://old:pass@h:1/", "http://u%25:p%40%3A~@h:1/"),
+            ("socks5://[::1]:9", "socks5://u%25:p%40%3A~@[::1]:9"),
+        ] {
+            assert_eq!(http_proxy(url, "u%", "p@:~"), expected);
+        }
+    }
+
+    #[test]
+    fn a_url_that_is_none_is_named_by_its_field_and_not_shown() {
+        for (url, problem) in [
+            ("s3cret.proxy:3128", "has no scheme"),
+            ("ftp://s3cret", "another scheme than http, https and socks5"),
+            (
+                "http://s3cret:port",
+                "not a URL of the form http://HOST:PORT",
+            ),
+            ("http://", "not a URL of the form http://HOST:PORT"),
+        ] {
+            let error = proxy_env_data(&proxy(url, ""), &BTreeMap::new()).unwrap_err();
+            let text = error.to_string();
+            assert!(text.starts_with("spec.proxy.http.url "), "{text}");
+            assert!(text.contains(problem), "{text}");
+            assert!(!text.contains("s3cret"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_proxy_is_never_used_without_the_credentials_it_refers_to() {
+        let error = proxy_env_data(&proxy("http://h:1", "auth"), &BTreeMap::new()).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "spec.proxy.http.credentialSecretRef names a Secret that was not read"
+        );
+    }
+
+    #[test]
+    fn missing_credentials_are_named_by_secret_key_and_field() {
+        let error = runner_proxy_secret(&set(), &Sources::default()).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "Secret runners/proxy-auth, named by spec.proxy.https.credentialSecretRef, does not \
+             exist: create it or correct the field"
+        );
+        let mut sources = Sources::default();
+        sources.insert(&secret("runners", "proxy-auth", &[("username", "me")]));
+        let error = runner_proxy_secret(&set(), &sources).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "Secret runners/proxy-auth has no key password: add it or correct \
+             spec.proxy.https.credentialSecretRef"
+        );
+    }
+
+    #[test]
+    fn a_container_refers_only_to_variables_that_the_secret_has() {
+        let names = |proxy: Option<&ProxyConfig>| -> Vec<String> {
+            let variables = proxy_env(proxy, "the-secret");
+            variables
+                .into_iter()
+                .map(|variable| variable.name)
+                .collect()
+        };
+        assert_eq!(names(None), Vec::<String>::new());
+        assert_eq!(names(Some(&proxy("http://h", ""))), ["http_proxy"]);
+        let full = set().spec.ephemeral_runner_spec.unwrap().proxy;
+        assert_eq!(
+            names(full.as_ref()),
+            ["http_proxy", "https_proxy", "no_proxy"]
+        );
+    }
 }

@@ -65,7 +65,7 @@ fn runner_container(spec: Option<&PodSpec>) -> Option<&Container> {
 fn pod_metadata(er: &EphemeralRunner) -> ObjectMeta {
     let name = er.metadata.name.clone().unwrap_or_default();
     let mut meta = owned_meta(er, name, labels::COMPONENT_RUNNER, None);
-    meta.annotations = er.metadata.annotations.clone();
+    meta.annotations.clone_from(&er.metadata.annotations);
     let own = meta.labels.get_or_insert_default();
     if let Some(template) = &er.spec.metadata {
         own.extend(template.labels.clone().into_iter().flatten());
@@ -112,4 +112,146 @@ fn add_runner_env(container: &mut Container, er: &EphemeralRunner, settings: &Co
 
 fn user_agent(settings: &ControllerSettings) -> String {
     format!("{}/{}", env!("CARGO_PKG_NAME"), settings.version)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::metadata::owner_reference;
+    use super::super::names::runner_proxy_secret_name;
+    use super::super::test_support::{map, runner, settings};
+    use super::*;
+
+    fn from_secret(name: &str, secret: &str, key: &str) -> serde_json::Value {
+        json!({"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}})
+    }
+
+    #[test]
+    fn the_runners_container_gets_what_it_signs_in_with_and_others_stay_as_they_are() {
+        let proxy = runner_proxy_secret_name("runners", "pool");
+        assert_eq!(
+            serde_json::to_value(runner_pod(&runner(), &settings()).spec).unwrap(),
+            json!({
+                "serviceAccountName": "no-permission",
+                "restartPolicy": "Never",
+                "containers": [
+                    {"name": "sidecar", "image": "sidecar:1"},
+                    {
+                        "name": "runner",
+                        "image": "runner:2",
+                        "workingDir": "/work",
+                        "env": [
+                            {"name": "FIRST", "value": "1"},
+                            {"name": "no_proxy", "value": "the-users"},
+                            from_secret(
+                                "ACTIONS_RUNNER_INPUT_JITCONFIG",
+                                "pool-runner-abcde",
+                                "jitToken",
+                            ),
+                            {
+                                "name": "GITHUB_ACTIONS_RUNNER_EXTRA_USER_AGENT",
+                                "value": "impresario/1.2.3",
+                            },
+                            {
+                                "name": "ACTIONS_RUNNER_RETURN_VERSION_DEPRECATED_EXIT_CODE",
+                                "value": "1",
+                            },
+                            from_secret("http_proxy", &proxy, "http_proxy"),
+                            from_secret("https_proxy", &proxy, "https_proxy"),
+                        ],
+                    },
+                ],
+            })
+        );
+    }
+
+    #[test]
+    fn without_a_proxy_secret_there_are_no_proxy_variables() {
+        let mut runner = runner();
+        runner.spec.proxy_secret_ref.clear();
+        let spec = runner_pod(&runner, &settings()).spec.unwrap();
+        let variables = spec.containers[1].env.as_ref().unwrap();
+        assert!(
+            variables
+                .iter()
+                .all(|variable| variable.name != "http_proxy")
+        );
+    }
+
+    #[test]
+    fn a_restart_policy_of_the_template_stays() {
+        let mut runner = runner();
+        let template = runner.spec.spec.as_mut().unwrap();
+        template.restart_policy = Some("OnFailure".to_owned());
+        let spec = runner_pod(&runner, &settings()).spec.unwrap();
+        assert_eq!(spec.restart_policy.as_deref(), Some("OnFailure"));
+    }
+
+    #[test]
+    fn the_templates_labels_and_annotations_win_over_the_runners() {
+        let mut runner = runner();
+        let template = runner.spec.metadata.get_or_insert_default();
+        let labels = template.labels.get_or_insert_default();
+        labels.insert("actions-ephemeral-runner".to_owned(), "no".to_owned());
+        let annotations = template.annotations.get_or_insert_default();
+        annotations.insert("kind-note".to_owned(), "of-the-template".to_owned());
+        let metadata = runner_pod(&runner, &settings()).metadata;
+        let labels = metadata.labels.unwrap();
+        assert_eq!(labels["from"], "runner-template");
+        assert_eq!(labels["team"], "green");
+        assert_eq!(labels["kind-label"], "runner");
+        assert_eq!(labels["actions.github.com/scale-set-name"], "pool");
+        assert_eq!(labels["actions-ephemeral-runner"], "True");
+        assert_eq!(
+            metadata.annotations.unwrap(),
+            map(&[
+                ("actions.github.com/patch-id", "17"),
+                ("actions.github.com/actionable-revision", "5"),
+                ("kind-note", "of-the-template"),
+                ("sidecar", "off"),
+            ])
+        );
+    }
+
+    #[test]
+    fn the_pod_has_the_runners_name_and_goes_with_it() {
+        let runner = runner();
+        let metadata = runner_pod(&runner, &settings()).metadata;
+        assert_eq!(metadata.name.as_deref(), Some("pool-runner-abcde"));
+        assert_eq!(metadata.namespace.as_deref(), Some("runners"));
+        assert_eq!(
+            metadata.owner_references,
+            Some(vec![owner_reference(&runner)])
+        );
+    }
+
+    #[test]
+    fn the_work_folder_is_the_working_directory_of_the_runners_container() {
+        let mut runner = runner();
+        assert_eq!(work_folder(&runner), "/work");
+        runner.spec.spec = None;
+        assert_eq!(work_folder(&runner), "");
+    }
+
+    #[test]
+    fn container_hooks_are_seen_on_the_runners_container_alone() {
+        let mut runner = runner();
+        let hooks = |value: &str| {
+            Some(vec![EnvVar {
+                name: "ACTIONS_RUNNER_CONTAINER_HOOKS".to_owned(),
+                value: Some(value.to_owned()),
+                value_from: None,
+            }])
+        };
+        let mut with = |container: usize, value: &str| {
+            let spec = runner.spec.spec.as_mut().unwrap();
+            spec.containers.iter_mut().for_each(|c| c.env = None);
+            spec.containers[container].env = hooks(value);
+            has_container_hooks(&runner)
+        };
+        assert!(with(1, "/home/runner/k8s/index.js"));
+        assert!(!with(1, ""));
+        assert!(!with(0, "/home/runner/k8s/index.js"));
+    }
 }

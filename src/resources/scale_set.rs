@@ -55,3 +55,47 @@ pub fn tenant_of_runner(er: &EphemeralRunner) -> Tenant {
         vault: spec.vault_config.clone(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::test_support::{ars, runner};
+    use super::*;
+
+    #[test]
+    fn the_name_is_the_objects_unless_the_spec_gives_one() {
+        let mut ars = ars();
+        assert_eq!(scale_set_name(&ars), "pool");
+        ars.spec.runner_scale_set_name = "fast".to_owned();
+        assert_eq!(scale_set_name(&ars), "fast");
+    }
+
+    #[test]
+    fn the_name_is_the_first_label_and_no_label_comes_twice() {
+        let mut ars = ars();
+        ars.spec.runner_scale_set_labels = ["linux", "POOL", " x64 ", "Linux", ""]
+            .map(str::to_owned)
+            .to_vec();
+        assert_eq!(scale_set_labels(&ars), ["pool", "linux", "x64"]);
+    }
+
+    #[test]
+    fn calls_for_a_set_and_for_its_runners_share_a_tenant() {
+        let tenant = tenant_of_set(&ars());
+        assert_eq!(tenant.config_url, "https://github.com/acme/widgets");
+        assert_eq!(tenant.namespace, "runners");
+        assert_eq!(tenant.secret, "github-secret");
+        assert_eq!(tenant.proxy, ars().spec.proxy);
+        assert_eq!(tenant.tls, ars().spec.github_server_tls);
+        assert_eq!(tenant, tenant_of_runner(&runner()));
+    }
+
+    #[test]
+    fn a_vault_is_part_of_the_tenant() {
+        let mut ars = ars();
+        ars.spec.vault_config = Some(crate::api::VaultConfig::default());
+        assert_eq!(tenant_of_set(&ars).vault, ars.spec.vault_config);
+        let mut runner = runner();
+        runner.spec.vault_config.clone_from(&ars.spec.vault_config);
+        assert_eq!(tenant_of_runner(&runner).vault, ars.spec.vault_config);
+    }
+}

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use k8s_openapi::ByteString;
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, ConfigMapKeySelector, Secret};
 
 use super::error::ConfigError;
 use crate::api::{AutoscalingListener, EphemeralRunnerSet, ProxyConfig, TlsConfig};
@@ -85,12 +85,10 @@ pub fn listener_sources(al: &AutoscalingListener) -> Vec<ObjectRef> {
         names.push(&spec.github_config_secret);
     }
     let mut sources = secret_references(namespace, names);
-    if let Some(selector) = root_ca_selector(spec.github_server_tls.as_ref()) {
-        sources.push(ObjectRef::new(
-            Kind::ConfigMap,
-            namespace,
-            selector.name.as_str(),
-        ));
+    let tls = spec.github_server_tls.as_ref();
+    if let Some(selector) = tls.and_then(root_ca_selector) {
+        let name = selector.name.as_str();
+        sources.push(ObjectRef::new(Kind::ConfigMap, namespace, name));
     }
     sources
 }
@@ -104,33 +102,22 @@ pub fn runner_proxy_sources(set: &EphemeralRunnerSet) -> Vec<ObjectRef> {
 }
 
 /// The key of a ConfigMap that the root certificate is read from.
-pub(super) fn root_ca_selector(
-    tls: Option<&TlsConfig>,
-) -> Option<&k8s_openapi::api::core::v1::ConfigMapKeySelector> {
-    tls?.certificate_from.as_ref()?.config_map_key_ref.as_ref()
+pub(super) fn root_ca_selector(tls: &TlsConfig) -> Option<&ConfigMapKeySelector> {
+    tls.certificate_from.as_ref()?.config_map_key_ref.as_ref()
 }
 
-/// The value of a Secret's key as text, without the line end that files put behind it.
-pub(super) fn secret_text(
-    secret: &Secret,
-    key: &str,
-    field: &'static str,
-) -> Result<String, ConfigError> {
-    let ByteString(bytes) = secret
-        .data
-        .as_ref()
-        .and_then(|data| data.get(key))
-        .ok_or_else(|| ConfigError::MissingKey {
-            object: secret.reference(),
-            key: key.to_owned(),
-            field,
-        })?;
+/// The value of a Secret's key as text, without the line end that files put behind it; `None`
+/// when there is no such key.
+pub(super) fn secret_text(secret: &Secret, key: &str) -> Result<Option<String>, ConfigError> {
+    let Some(ByteString(bytes)) = secret.data.as_ref().and_then(|data| data.get(key)) else {
+        return Ok(None);
+    };
     let text = std::str::from_utf8(bytes).map_err(|_| ConfigError::InvalidKey {
         object: secret.reference(),
         key: key.to_owned(),
         problem: "is not text",
     })?;
-    Ok(text.trim_end_matches(['\r', '\n']).to_owned())
+    Ok(Some(text.trim_end_matches(['\r', '\n']).to_owned()))
 }
 
 fn proxy_secret_names(proxy: Option<&ProxyConfig>) -> Vec<&str> {
@@ -151,4 +138,76 @@ fn secret_references(namespace: &str, mut names: Vec<&str>) -> Vec<ObjectRef> {
         .filter(|name| !name.is_empty())
         .map(|name| ObjectRef::new(Kind::Secret, namespace, name))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::test_support::{config_map, listener, secret, set, sources};
+    use super::*;
+
+    fn shown(references: &[ObjectRef]) -> Vec<String> {
+        references.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_listener_needs_credentials_proxy_secrets_and_the_root_certificate() {
+        assert_eq!(
+            shown(&listener_sources(&listener())),
+            [
+                "Secret runners/github-secret",
+                "Secret runners/proxy-auth",
+                "ConfigMap runners/ca-map",
+            ]
+        );
+    }
+
+    #[test]
+    fn with_a_vault_no_credentials_are_read() {
+        let mut listener = listener();
+        listener.spec.vault_config = Some(crate::api::VaultConfig::default());
+        assert_eq!(
+            shown(&listener_sources(&listener)),
+            ["Secret runners/proxy-auth", "ConfigMap runners/ca-map"]
+        );
+    }
+
+    #[test]
+    fn a_secret_that_serves_both_proxies_is_read_once() {
+        let mut set = set();
+        let spec = set.spec.ephemeral_runner_spec.as_mut().unwrap();
+        let proxy = spec.proxy.as_mut().unwrap();
+        proxy.http.clone_from(&proxy.https);
+        assert_eq!(
+            shown(&runner_proxy_sources(&set)),
+            ["Secret runners/proxy-auth"]
+        );
+    }
+
+    #[test]
+    fn the_newest_copy_counts_and_a_removed_one_is_missing() {
+        let mut sources = sources();
+        let object = secret("runners", "github-secret", &[("k", "new")]);
+        sources.insert(&object);
+        let read = sources.secret("runners", "github-secret", "f").unwrap();
+        assert_eq!(secret_text(read, "k"), Ok(Some("new".to_owned())));
+        sources.remove(&object.reference());
+        assert_eq!(
+            sources
+                .secret("runners", "github-secret", "spec.githubConfigSecret")
+                .unwrap_err()
+                .to_string(),
+            "Secret runners/github-secret, named by spec.githubConfigSecret, does not exist: \
+             create it or correct the field"
+        );
+        let object = config_map("runners", "ca-map", &[]);
+        sources.remove(&object.reference());
+        assert_eq!(sources.config_map("ca-map"), None);
+    }
+
+    #[test]
+    fn values_are_not_shown() {
+        let shown = format!("{:?}", sources());
+        assert!(shown.contains("github-secret"), "{shown}");
+        assert!(!shown.contains("ghp_token"), "{shown}");
+    }
 }

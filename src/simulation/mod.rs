@@ -1,1 +1,8 @@
 //! The embedded cluster: API server, kubelet and Actions service in one process.
+
+pub mod actions_service;
+pub mod api_server;
+mod apply;
+pub mod cluster;
+pub mod kubelet;
+mod programs;

@@ -1,0 +1,434 @@
+//! Runs the calls that actors ask for: finds the client of a tenant, and makes one when its
+//! credentials, proxies or root certificate are new or have changed.
+//!
+//! Sources are read again at most once per sync period, and at once when the service refuses
+//! the credentials: so a rotated credential is used by the next call, and a call costs no
+//! read.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::{ConfigMap, ConfigMapKeySelector, Secret};
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::client::Client;
+use super::error::{Error, ErrorKind};
+use super::options::{ClientOptions, Observer, UserAgent};
+use super::proxy::{Proxies, ProxyServer};
+use super::transport::{TransportOptions, Transports};
+use crate::api::constants::keys;
+use crate::api::{ConfigUrl, Credentials, ProxyConfig, ProxyServerConfig};
+use crate::clock::Clock;
+use crate::messages::{
+    ActionsAnswer, ActionsError, ActionsErrorKind, ActionsRequest, KubeError, KubeErrorKind, Tenant,
+};
+
+/// Where Secrets and ConfigMaps are read from; `None` says that there is no such object.
+pub trait Sources: Send + Sync {
+    /// Reads a Secret.
+    fn secret(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> BoxFuture<'static, Result<Option<Secret>, KubeError>>;
+
+    /// Reads a ConfigMap.
+    fn config_map(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> BoxFuture<'static, Result<Option<ConfigMap>, KubeError>>;
+}
+
+/// Settings of [`Clients`].
+#[derive(Clone)]
+pub struct ClientsOptions {
+    /// Who says it is calling.
+    pub user_agent: UserAgent,
+    /// Treats every host as a GitHub Enterprise Server (`GITHUB_ACTIONS_FORCE_GHES`).
+    pub force_ghes: bool,
+    /// How many calls of one client may be in flight at once.
+    pub concurrency: usize,
+    /// How long what was read from the sources is used without reading again.
+    pub sync_period: Duration,
+    /// Proxies of tenants that name none, as the process's environment gives them.
+    pub default_proxies: Proxies,
+    /// Told of every request.
+    pub observer: Option<Arc<dyn Observer>>,
+}
+
+impl Default for ClientsOptions {
+    fn default() -> Self {
+        Self {
+            user_agent: UserAgent::default(),
+            force_ghes: false,
+            concurrency: 32,
+            sync_period: Duration::from_secs(60),
+            default_proxies: Proxies::default(),
+            observer: None,
+        }
+    }
+}
+
+/// The clients of all tenants. Clones share them.
+#[derive(Clone)]
+pub struct Clients(Arc<Shared>);
+
+struct Shared {
+    sources: Arc<dyn Sources>,
+    transports: Arc<dyn Transports>,
+    clock: Clock,
+    options: ClientsOptions,
+    tenants: Mutex<BTreeMap<String, Arc<Resolution>>>,
+    clients: Mutex<Vec<(Identity, Weak<Client>)>>,
+}
+
+/// What a tenant's sources said when they were last read. Locked while they are being read,
+/// so that they are read once for all who wait.
+type Resolution = tokio::sync::Mutex<Option<Resolved>>;
+
+struct Resolved {
+    outcome: Result<Arc<Client>, ActionsError>,
+    read: Instant,
+}
+
+/// What makes two tenants share a client.
+struct Identity {
+    url: ConfigUrl,
+    credentials: Credentials,
+    transport: TransportOptions,
+}
+
+impl Clients {
+    /// Clients that read from these sources and send over these transports.
+    #[must_use]
+    pub fn new(
+        sources: Arc<dyn Sources>,
+        transports: Arc<dyn Transports>,
+        clock: Clock,
+        options: ClientsOptions,
+    ) -> Self {
+        Self(Arc::new(Shared {
+            sources,
+            transports,
+            clock,
+            options,
+            tenants: Mutex::default(),
+            clients: Mutex::default(),
+        }))
+    }
+
+    /// Runs a call. When the service refuses the credentials, the sources are read again;
+    /// with other credentials the call is made once more.
+    ///
+    /// # Errors
+    ///
+    /// When a source is missing or unusable, and when the call fails.
+    pub async fn run(&self, request: ActionsRequest) -> Result<ActionsAnswer, ActionsError> {
+        let started = Instant::now();
+        let client = self.client(&request.tenant, None).await?;
+        let error = match client.run(&request.call).await {
+            Ok(answer) => return Ok(answer),
+            Err(error) => error,
+        };
+        if error.kind != ErrorKind::Unauthorized {
+            return Err(error.into());
+        }
+        let renewed = self.client(&request.tenant, Some(started)).await?;
+        if Arc::ptr_eq(&renewed, &client) {
+            return Err(error.into());
+        }
+        Ok(renewed.run(&request.call).await?)
+    }
+
+    /// The client of a tenant, from sources read after the given time and within the sync
+    /// period.
+    async fn client(
+        &self,
+        tenant: &Tenant,
+        newer_than: Option<Instant>,
+    ) -> Result<Arc<Client>, ActionsError> {
+        let asked = Instant::now();
+        let resolution = self.0.resolution(tenant);
+        let mut resolved = resolution.lock().await;
+        if let Some(Resolved { outcome, read }) = &*resolved {
+            let fresh = match outcome {
+                Ok(_) => {
+                    read.elapsed() < self.0.options.sync_period
+                        && newer_than.is_none_or(|time| *read > time)
+                }
+                // Read for somebody else while this call waited: that counts for it too.
+                Err(_) => *read > asked,
+            };
+            if fresh {
+                return outcome.clone();
+            }
+        }
+        let outcome = match (self.0.resolve(tenant).await, resolved.take()) {
+            // Sources that cannot be read for the moment leave the client in use.
+            (
+                Err(error),
+                Some(Resolved {
+                    outcome: Ok(old), ..
+                }),
+            ) if error.kind == ActionsErrorKind::Unavailable => Ok(old),
+            (outcome, _) => outcome,
+        };
+        let read = Instant::now();
+        *resolved = Some(Resolved {
+            outcome: outcome.clone(),
+            read,
+        });
+        outcome
+    }
+}
+
+impl fmt::Debug for Clients {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Clients").finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    fn resolution(&self, tenant: &Tenant) -> Arc<Resolution> {
+        let key = json!([
+            tenant.config_url,
+            tenant.namespace,
+            tenant.secret,
+            tenant.proxy,
+            tenant.tls,
+            tenant.vault,
+        ]);
+        let mut tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(tenants.entry(key.to_string()).or_default())
+    }
+
+    async fn resolve(&self, tenant: &Tenant) -> Result<Arc<Client>, ActionsError> {
+        let url =
+            ConfigUrl::parse(&tenant.config_url).map_err(|error| config(error.to_string()))?;
+        if tenant.vault.is_some() {
+            return Err(config(
+                "vaultConfig is set, but this build cannot read credentials from a vault yet: \
+                 put them into a Secret and remove vaultConfig"
+                    .to_owned(),
+            ));
+        }
+        let credentials = self.credentials(&tenant.namespace, &tenant.secret).await?;
+        let proxies = match &tenant.proxy {
+            Some(proxy) => self.proxies(&tenant.namespace, proxy).await?,
+            None => self.options.default_proxies.clone(),
+        };
+        let certificate = tenant.tls.as_ref().and_then(|tls| {
+            let source = tls.certificate_from.as_ref()?;
+            source.config_map_key_ref.as_ref()
+        });
+        let root_ca = match certificate {
+            Some(selector) => self.root_ca(&tenant.namespace, selector).await?,
+            None => None,
+        };
+        self.shared_client(Identity {
+            url,
+            credentials,
+            transport: TransportOptions { root_ca, proxies },
+        })
+    }
+
+    /// The client of this identity, a new one when there is none yet.
+    fn shared_client(&self, identity: Identity) -> Result<Arc<Client>, ActionsError> {
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        clients.retain(|(_, client)| client.strong_count() > 0);
+        let known = clients.iter().find(|(known, _)| *known == identity);
+        if let Some(client) = known.and_then(|(_, client)| client.upgrade()) {
+            return Ok(client);
+        }
+        let transport = self
+            .transports
+            .transport(&identity.transport)
+            .map_err(|error| config(error.to_string()))?;
+        let options = ClientOptions {
+            url: identity.url.clone(),
+            credentials: identity.credentials.clone(),
+            user_agent: self.options.user_agent.clone(),
+            force_ghes: self.options.force_ghes,
+            concurrency: self.options.concurrency,
+            observer: self.options.observer.clone(),
+        };
+        let client = Client::new(options, transport, self.clock.clone());
+        let client = Arc::new(client.map_err(|error: Error| ActionsError::from(error))?);
+        clients.push((identity, Arc::downgrade(&client)));
+        Ok(client)
+    }
+
+    async fn credentials(&self, namespace: &str, name: &str) -> Result<Credentials, ActionsError> {
+        let secret = self.secret(namespace, name, "githubConfigSecret").await?;
+        Credentials::from_data(&secret.data.unwrap_or_default())
+            .map_err(|error| unusable(format!("Secret {namespace}/{name} is not usable: {error}")))
+    }
+
+    async fn proxies(&self, namespace: &str, proxy: &ProxyConfig) -> Result<Proxies, ActionsError> {
+        let http = self
+            .proxy_server(namespace, "http", proxy.http.as_ref())
+            .await?;
+        let https = self
+            .proxy_server(namespace, "https", proxy.https.as_ref())
+            .await?;
+        Ok(Proxies::new(
+            http,
+            https,
+            proxy.no_proxy.iter().map(String::as_str),
+        ))
+    }
+
+    async fn proxy_server(
+        &self,
+        namespace: &str,
+        scheme: &str,
+        server: Option<&ProxyServerConfig>,
+    ) -> Result<Option<ProxyServer>, ActionsError> {
+        let Some(server) = server.filter(|server| !server.url.is_empty()) else {
+            return Ok(None);
+        };
+        let parsed = ProxyServer::parse(&server.url)
+            .map_err(|error| config(format!("proxy.{scheme}: {error}")))?;
+        let name = &server.credential_secret_ref;
+        if name.is_empty() {
+            return Ok(Some(parsed));
+        }
+        let field = format!("proxy.{scheme}.credentialSecretRef");
+        let secret = self.secret(namespace, name, &field).await?;
+        let value = |key: &str| {
+            let bytes = secret.data.as_ref().and_then(|data| data.get(key));
+            let text = bytes.and_then(|bytes| String::from_utf8(bytes.0.clone()).ok());
+            text.ok_or_else(|| {
+                unusable(format!(
+                    "Secret {namespace}/{name}, named by {field}, holds no text under the key \
+                     {key}: it needs {} and {}",
+                    keys::USERNAME,
+                    keys::PASSWORD
+                ))
+            })
+        };
+        let user = value(keys::USERNAME)?;
+        let password = SecretString::from(value(keys::PASSWORD)?);
+        Ok(Some(parsed.credentials(user, password)))
+    }
+
+    async fn root_ca(
+        &self,
+        namespace: &str,
+        selector: &ConfigMapKeySelector,
+    ) -> Result<Option<Vec<u8>>, ActionsError> {
+        let (name, key) = (&selector.name, &selector.key);
+        let optional = selector.optional.unwrap_or_default();
+        let read = self.sources.config_map(namespace, name).await;
+        let what = format!("ConfigMap {namespace}/{name}");
+        let map = match read.map_err(|error| unreadable(&what, &error))? {
+            Some(map) => map,
+            None if optional => return Ok(None),
+            None => {
+                return Err(unusable(format!(
+                    "{what}, named by githubServerTLS, does not exist: create it with the root \
+                     certificate under the key {key}"
+                )));
+            }
+        };
+        let text = map.data.and_then(|mut data| data.remove(key));
+        let bytes = || Some(map.binary_data?.remove(key)?.0);
+        match text.map(String::into_bytes).or_else(bytes) {
+            Some(pem) => Ok(Some(pem)),
+            None if optional => Ok(None),
+            None => Err(unusable(format!(
+                "{what}, named by githubServerTLS, has no key {key}: put the root certificate \
+                 there in PEM form"
+            ))),
+        }
+    }
+
+    async fn secret(
+        &self,
+        namespace: &str,
+        name: &str,
+        field: &str,
+    ) -> Result<Secret, ActionsError> {
+        let what = format!("Secret {namespace}/{name}");
+        let read = self.sources.secret(namespace, name).await;
+        read.map_err(|error| unreadable(&what, &error))?
+            .ok_or_else(|| {
+                unusable(format!(
+                    "{what}, named by {field}, does not exist: create it, or correct {field}"
+                ))
+            })
+    }
+}
+
+impl PartialEq for Identity {
+    fn eq(&self, other: &Self) -> bool {
+        self.url == other.url
+            && self.transport == other.transport
+            && same_credentials(&self.credentials, &other.credentials)
+    }
+}
+
+fn same_credentials(one: &Credentials, other: &Credentials) -> bool {
+    let same =
+        |one: &SecretString, other: &SecretString| one.expose_secret() == other.expose_secret();
+    match (one, other) {
+        (Credentials::Token(one), Credentials::Token(other)) => same(one, other),
+        (
+            Credentials::App {
+                app_id,
+                installation_id,
+                private_key,
+            },
+            Credentials::App {
+                app_id: other_app_id,
+                installation_id: other_installation_id,
+                private_key: other_private_key,
+            },
+        ) => {
+            app_id == other_app_id
+                && installation_id == other_installation_id
+                && same(private_key, other_private_key)
+        }
+        _ => false,
+    }
+}
+
+fn config(message: String) -> ActionsError {
+    ActionsError {
+        kind: ActionsErrorKind::Config,
+        message,
+        retry_after: None,
+    }
+}
+
+fn unusable(message: String) -> ActionsError {
+    ActionsError {
+        kind: ActionsErrorKind::Credentials,
+        message,
+        retry_after: None,
+    }
+}
+
+fn unreadable(what: &str, error: &KubeError) -> ActionsError {
+    let (kind, advice) = match error.kind {
+        KubeErrorKind::Forbidden => (
+            ActionsErrorKind::Credentials,
+            ": let the controller read it",
+        ),
+        _ => (ActionsErrorKind::Unavailable, ""),
+    };
+    ActionsError {
+        kind,
+        message: format!("{what} cannot be read: {error}{advice}"),
+        retry_after: error.retry_after,
+    }
+}
+
+#[cfg(test)]
+mod tests;

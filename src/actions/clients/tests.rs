@@ -1,0 +1,370 @@
+//! Tenants against the embedded service, with Secrets and ConfigMaps from a map.
+
+use futures::FutureExt as _;
+use k8s_openapi::ByteString;
+
+use super::*;
+use crate::actions::{Transport, TransportError};
+use crate::api::{TlsCertificateSource, TlsConfig, VaultConfig};
+use crate::messages::ActionsCall;
+use crate::simulation::actions_service::{ActionsService, Options};
+
+#[derive(Default)]
+struct Cluster(Mutex<Objects>);
+
+#[derive(Default)]
+struct Objects {
+    secrets: BTreeMap<(String, String), Secret>,
+    config_maps: BTreeMap<(String, String), ConfigMap>,
+    failure: Option<KubeError>,
+    reads: u32,
+}
+
+impl Cluster {
+    fn put_secret(&self, name: &str, pairs: &[(&str, &str)]) {
+        let pairs = pairs.iter();
+        let data = pairs.map(|(key, value)| {
+            let value = ByteString(value.as_bytes().to_vec());
+            ((*key).to_owned(), value)
+        });
+        let secret = Secret {
+            data: Some(data.collect()),
+            ..Secret::default()
+        };
+        let key = ("team-a".to_owned(), name.to_owned());
+        self.0.lock().unwrap().secrets.insert(key, secret);
+    }
+
+    fn put_config_map(&self, name: &str, key: &str, value: &str) {
+        let map = ConfigMap {
+            data: Some(BTreeMap::from([(key.to_owned(), value.to_owned())])),
+            ..ConfigMap::default()
+        };
+        let key = ("team-a".to_owned(), name.to_owned());
+        self.0.lock().unwrap().config_maps.insert(key, map);
+    }
+
+    fn fail(&self, kind: Option<KubeErrorKind>) {
+        self.0.lock().unwrap().failure = kind.map(|kind| KubeError {
+            kind,
+            message: "the server says no".to_owned(),
+            retry_after: None,
+        });
+    }
+
+    fn reads(&self) -> u32 {
+        self.0.lock().unwrap().reads
+    }
+
+    fn read<T: Send + 'static>(
+        &self,
+        find: impl FnOnce(&Objects) -> Option<T>,
+    ) -> BoxFuture<'static, Result<Option<T>, KubeError>> {
+        let mut objects = self.0.lock().unwrap();
+        objects.reads += 1;
+        let found = match &objects.failure {
+            Some(error) => Err(error.clone()),
+            None => Ok(find(&objects)),
+        };
+        async move {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            found
+        }
+        .boxed()
+    }
+}
+
+impl Sources for Cluster {
+    fn secret(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> BoxFuture<'static, Result<Option<Secret>, KubeError>> {
+        let key = (namespace.to_owned(), name.to_owned());
+        self.read(|objects| objects.secrets.get(&key).cloned())
+    }
+
+    fn config_map(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> BoxFuture<'static, Result<Option<ConfigMap>, KubeError>> {
+        let key = (namespace.to_owned(), name.to_owned());
+        self.read(|objects| objects.config_maps.get(&key).cloned())
+    }
+}
+
+/// Transports that remember the options they were made with.
+struct Recorded {
+    inner: Arc<dyn Transports>,
+    options: Mutex<Vec<TransportOptions>>,
+}
+
+impl Transports for Recorded {
+    fn transport(&self, options: &TransportOptions) -> Result<Arc<dyn Transport>, TransportError> {
+        self.options.lock().unwrap().push(options.clone());
+        self.inner.transport(options)
+    }
+}
+
+struct World {
+    service: ActionsService,
+    cluster: Arc<Cluster>,
+    transports: Arc<Recorded>,
+    clients: Clients,
+}
+
+fn world() -> World {
+    let clock = Clock::simulated("2026-01-02T03:04:05Z".parse().unwrap());
+    let service = ActionsService::new(Options::new(clock.clone()));
+    service.accept_only(["ghp_one"]);
+    let cluster = Arc::new(Cluster::default());
+    cluster.put_secret("github", &[("github_token", "ghp_one\n")]);
+    let transports = Arc::new(Recorded {
+        inner: service.transports(),
+        options: Mutex::default(),
+    });
+    let clients = Clients::new(
+        cluster.clone(),
+        transports.clone(),
+        clock,
+        ClientsOptions::default(),
+    );
+    World {
+        service,
+        cluster,
+        transports,
+        clients,
+    }
+}
+
+fn tenant() -> Tenant {
+    Tenant {
+        config_url: "https://github.com/acme".to_owned(),
+        namespace: "team-a".to_owned(),
+        secret: "github".to_owned(),
+        proxy: None,
+        tls: None,
+        vault: None,
+    }
+}
+
+fn proxy(url: &str, secret: &str) -> ProxyConfig {
+    ProxyConfig {
+        https: Some(ProxyServerConfig {
+            url: url.to_owned(),
+            credential_secret_ref: secret.to_owned(),
+        }),
+        ..ProxyConfig::default()
+    }
+}
+
+fn root_ca(name: &str, key: &str) -> Option<TlsConfig> {
+    Some(TlsConfig {
+        certificate_from: Some(TlsCertificateSource {
+            config_map_key_ref: Some(ConfigMapKeySelector {
+                name: name.to_owned(),
+                key: key.to_owned(),
+                optional: None,
+            }),
+        }),
+    })
+}
+
+impl World {
+    async fn call(&self, tenant: Tenant) -> Result<ActionsAnswer, ActionsError> {
+        let name = "default".to_owned();
+        let call = ActionsCall::GetRunnerGroup { name };
+        self.clients.run(ActionsRequest { tenant, call }).await
+    }
+
+    async fn refusal(&self, tenant: Tenant) -> ActionsError {
+        self.call(tenant).await.unwrap_err()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn sources_are_read_once_per_sync_period() {
+    let world = world();
+    for _ in 0..5 {
+        world.call(tenant()).await.unwrap();
+    }
+    assert_eq!(world.cluster.reads(), 1);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    world.call(tenant()).await.unwrap();
+    assert_eq!(world.cluster.reads(), 2);
+    assert_eq!(world.transports.options.lock().unwrap().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_that_come_together_read_the_sources_once() {
+    let world = world();
+    let calls = (0..20).map(|_| world.call(tenant()));
+    for answer in futures::future::join_all(calls).await {
+        answer.unwrap();
+    }
+    assert_eq!(world.cluster.reads(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rotated_credential_is_used_by_the_call_that_finds_the_old_one_refused() {
+    let world = world();
+    world.call(tenant()).await.unwrap();
+    world.service.accept_only(["ghp_two"]);
+    world
+        .cluster
+        .put_secret("github", &[("github_token", "ghp_two")]);
+    world.call(tenant()).await.unwrap();
+    assert_eq!(world.cluster.reads(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_credential_that_did_not_change_is_told() {
+    let world = world();
+    world.service.accept_only(["ghp_two"]);
+    let error = world.refusal(tenant()).await;
+    assert_eq!(error.kind, ActionsErrorKind::Unauthorized);
+    assert!(!error.message.contains("ghp_one"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn tenants_with_the_same_credentials_share_a_client() {
+    let world = world();
+    world
+        .cluster
+        .put_secret("copy", &[("github_token", "ghp_one")]);
+    let mut other = tenant();
+    other.secret = "copy".to_owned();
+    world.call(tenant()).await.unwrap();
+    world.call(other).await.unwrap();
+    assert_eq!(world.transports.options.lock().unwrap().len(), 1);
+    let mut repository = tenant();
+    repository.config_url.push_str("/widgets");
+    world.call(repository).await.unwrap();
+    assert_eq!(world.transports.options.lock().unwrap().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_missing_is_named_with_what_to_do() {
+    let world = world();
+    world.cluster.put_secret("empty", &[("token", "s3cret")]);
+    world.cluster.put_secret("half", &[("username", "s3cret")]);
+    world.cluster.put_config_map("ca", "ca.crt", "pem");
+    let with = |change: &dyn Fn(&mut Tenant)| {
+        let mut tenant = tenant();
+        change(&mut tenant);
+        tenant
+    };
+    for (tenant, parts) in [
+        (
+            with(&|tenant| tenant.secret = "none".to_owned()),
+            ["team-a/none", "githubConfigSecret", "create it"],
+        ),
+        (
+            with(&|tenant| tenant.secret = "empty".to_owned()),
+            ["team-a/empty", "holds no credentials", "set github_token"],
+        ),
+        (
+            with(&|tenant| tenant.proxy = Some(proxy("http://p:1", "half"))),
+            ["team-a/half", "proxy.https.credentialSecretRef", "password"],
+        ),
+        (
+            with(&|tenant| tenant.proxy = Some(proxy("http://p:1", "none"))),
+            [
+                "team-a/none",
+                "proxy.https.credentialSecretRef",
+                "create it",
+            ],
+        ),
+        (
+            with(&|tenant| tenant.tls = root_ca("none", "ca.crt")),
+            ["team-a/none", "githubServerTLS", "ca.crt"],
+        ),
+        (
+            with(&|tenant| tenant.tls = root_ca("ca", "root.pem")),
+            ["team-a/ca", "githubServerTLS", "root.pem"],
+        ),
+    ] {
+        let error = world.refusal(tenant).await;
+        assert_eq!(error.kind, ActionsErrorKind::Credentials, "{error}");
+        for part in parts {
+            assert!(error.message.contains(part), "{part}: {error}");
+        }
+        assert!(!error.message.contains("s3cret"), "{error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn settings_that_cannot_work_are_told_as_such() {
+    let world = world();
+    let mut bad_url = tenant();
+    bad_url.config_url = "https://github.com".to_owned();
+    let mut vault = tenant();
+    vault.vault = Some(VaultConfig::default());
+    let mut bad_proxy = tenant();
+    bad_proxy.proxy = Some(proxy("socks5://p:1", ""));
+    for (tenant, part) in [
+        (bad_url, "githubConfigUrl"),
+        (vault, "vaultConfig is set, but this build cannot"),
+        (bad_proxy, "proxy.https"),
+    ] {
+        let error = world.refusal(tenant).await;
+        assert_eq!(error.kind, ActionsErrorKind::Config, "{error}");
+        assert!(error.message.contains(part), "{error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_secret_that_appears_is_used_by_the_next_call() {
+    let world = world();
+    let mut late = tenant();
+    late.secret = "late".to_owned();
+    world.refusal(late.clone()).await;
+    world
+        .cluster
+        .put_secret("late", &[("github_token", "ghp_one")]);
+    world.call(late).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_out_of_order_leaves_the_client_in_use() {
+    let world = world();
+    world.cluster.fail(Some(KubeErrorKind::Unavailable));
+    let error = world.refusal(tenant()).await;
+    assert_eq!(error.kind, ActionsErrorKind::Unavailable);
+    assert!(
+        error
+            .message
+            .contains("Secret team-a/github cannot be read"),
+        "{error}"
+    );
+    world.cluster.fail(None);
+    world.call(tenant()).await.unwrap();
+    world.cluster.fail(Some(KubeErrorKind::Unavailable));
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    world.call(tenant()).await.unwrap();
+    world.cluster.fail(Some(KubeErrorKind::Forbidden));
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    let error = world.refusal(tenant()).await;
+    assert_eq!(error.kind, ActionsErrorKind::Credentials);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_transport_gets_the_certificate_and_the_proxy_with_its_credentials() {
+    let world = world();
+    let login = [("username", "proxy-user"), ("password", "s3cret")];
+    world.cluster.put_secret("login", &login);
+    world
+        .cluster
+        .put_config_map("ca", "ca.crt", "a certificate");
+    let mut tenant = tenant();
+    tenant.proxy = Some(proxy("http://proxy.acme.io:3128", "login"));
+    tenant.tls = root_ca("ca", "ca.crt");
+    world.call(tenant).await.unwrap();
+    let server = ProxyServer::parse("http://proxy-user:s3cret@proxy.acme.io:3128");
+    let expected = TransportOptions {
+        root_ca: Some(b"a certificate".to_vec()),
+        proxies: Proxies::new(None, server.ok(), []),
+    };
+    assert_eq!(*world.transports.options.lock().unwrap(), [expected]);
+}

@@ -1,0 +1,407 @@
+//! The chain of tokens: credentials, registration token, tenant token.
+//!
+//! A tenant token is shared by all calls of a client. One refresh runs at a time; who needs
+//! a token meanwhile waits for it and gets its result, also when that is a failure.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http::Method;
+use jsonwebtoken::{Algorithm, EncodingKey, Header};
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::{Value, json};
+use tokio::sync::Mutex;
+use url::Url;
+
+use super::error::{Error, ErrorKind};
+use super::exchange::{Exchange, Sender};
+use super::retry;
+use super::wire::{self, Registration, Token};
+use crate::api::constants::keys;
+use crate::api::{ConfigScope, ConfigUrl, Credentials};
+use crate::clock::{Timestamp, after};
+
+/// A token with so many seconds left is refreshed.
+const REFRESH_BEFORE: i64 = 60;
+/// How long a tenant token is used that does not say when it expires.
+const UNKNOWN_LIFETIME: i64 = 600;
+
+/// Where a tenant's calls go, and what opens it.
+pub(super) struct TenantToken {
+    /// Base of the tenant's URLs; its path ends with a slash.
+    pub(super) url: Url,
+    /// The token.
+    pub(super) token: SecretString,
+    expires: Timestamp,
+}
+
+impl TenantToken {
+    fn lasts(&self, now: Timestamp, seconds: i64) -> bool {
+        self.expires > after(now, seconds)
+    }
+}
+
+/// Gets tenant tokens.
+pub(super) struct Tokens {
+    url: ConfigUrl,
+    api: Url,
+    credentials: Signer,
+    state: Mutex<State>,
+    refreshes: AtomicU64,
+}
+
+#[derive(Default)]
+struct State {
+    token: Option<Arc<TenantToken>>,
+    failure: Option<Error>,
+    /// The service asked to be left alone until then.
+    not_before: Option<Timestamp>,
+}
+
+impl Tokens {
+    pub(super) fn new(
+        url: ConfigUrl,
+        credentials: Credentials,
+        force_ghes: bool,
+    ) -> Result<Self, Error> {
+        let api = Url::parse(&url.api_base(force_ghes)).map_err(|error| {
+            let message = format!("the config URL {url} gives no usable API URL: {error}");
+            Error::new(ErrorKind::Config, "configure", message)
+        })?;
+        Ok(Self {
+            url,
+            api,
+            credentials: Signer::new(credentials)?,
+            state: Mutex::default(),
+            refreshes: AtomicU64::new(0),
+        })
+    }
+
+    /// The tenant token, a new one when `rejected` is the one in use or it is about to expire.
+    pub(super) async fn current(
+        &self,
+        sender: &Sender,
+        rejected: Option<&Arc<TenantToken>>,
+    ) -> Result<Arc<TenantToken>, Error> {
+        let seen = self.refreshes.load(Ordering::Acquire);
+        let mut state = self.state.lock().await;
+        if let (Some(token), Some(rejected)) = (&state.token, rejected)
+            && Arc::ptr_eq(token, rejected)
+        {
+            state.token = None;
+        }
+        let now = sender.clock.now();
+        if let Some(token) = &state.token
+            && token.lasts(now, REFRESH_BEFORE)
+        {
+            return Ok(Arc::clone(token));
+        }
+        let refreshed_meanwhile = self.refreshes.load(Ordering::Acquire) != seen;
+        let outcome = match &state.failure {
+            Some(failure) if refreshed_meanwhile => Err(failure.clone()),
+            _ => self.refresh(sender, &mut state).await,
+        };
+        // While the old token lasts, a refresh that failed harms nobody.
+        outcome.or_else(|error| match &state.token {
+            Some(token) if token.lasts(sender.clock.now(), 0) => Ok(Arc::clone(token)),
+            _ => Err(error),
+        })
+    }
+
+    async fn refresh(&self, sender: &Sender, state: &mut State) -> Result<Arc<TenantToken>, Error> {
+        if let (Some(until), Some(failure)) = (state.not_before, &state.failure)
+            && let Ok(left) = Duration::try_from(until.duration_since(sender.clock.now()))
+            && !left.is_zero()
+        {
+            let mut error = failure.clone();
+            error.retry_after = Some(left);
+            return Err(error);
+        }
+        let outcome = self.obtain(sender).await.map(Arc::new);
+        self.refreshes.fetch_add(1, Ordering::Release);
+        match &outcome {
+            Ok(token) => {
+                *state = State {
+                    token: Some(Arc::clone(token)),
+                    ..State::default()
+                };
+            }
+            Err(error) => {
+                let seconds = error
+                    .retry_after
+                    .and_then(|wait| wait.as_secs().try_into().ok());
+                state.not_before = seconds.map(|wait| after(sender.clock.now(), wait));
+                state.failure = Some(error.clone());
+            }
+        }
+        outcome
+    }
+
+    async fn obtain(&self, sender: &Sender) -> Result<TenantToken, Error> {
+        let bearer = self.bearer(sender).await?;
+        let registration = self.registration_token(sender, &bearer).await?;
+        self.register(sender, &registration).await
+    }
+
+    /// What the REST API is called with: the personal access token, or a fresh token of the
+    /// App's installation.
+    async fn bearer(&self, sender: &Sender) -> Result<SecretString, Error> {
+        const CALL: &str = "create_installation_token";
+        let (jwt, installation_id) = match &self.credentials {
+            Signer::Token(token) => return Ok(token.clone()),
+            Signer::App {
+                issuer,
+                installation_id,
+                key,
+            } => (app_jwt(issuer, key, sender.clock.now())?, *installation_id),
+        };
+        let id = installation_id.to_string();
+        let url = self.api_url(&["app", "installations", &id, "access_tokens"]);
+        let exchange = Exchange::new(CALL, Method::POST, url, &jwt).json(&json!({}));
+        let response = sender.send(&exchange).await.map_err(|error| {
+            let hint = "check the app id, the installation id and the private key";
+            with_hint(error, hint)
+        })?;
+        Ok(wire::read::<Token>(CALL, &response)?.token)
+    }
+
+    async fn registration_token(
+        &self,
+        sender: &Sender,
+        bearer: &SecretString,
+    ) -> Result<SecretString, Error> {
+        const CALL: &str = "create_registration_token";
+        let scope: &[&str] = match &self.url.scope {
+            ConfigScope::Enterprise(name) => &["enterprises", name],
+            ConfigScope::Organization(name) => &["orgs", name],
+            ConfigScope::Repository { owner, repository } => &["repos", owner, repository],
+        };
+        let path = [scope, &["actions", "runners", "registration-token"]].concat();
+        let exchange = Exchange::new(CALL, Method::POST, self.api_url(&path), bearer)
+            .accept("application/vnd.github+json");
+        let response = sender.send(&exchange).await.map_err(|mut error| {
+            // GitHub says "not found" of what a token may not see.
+            if error.status == Some(404) {
+                error.kind = ErrorKind::Unauthorized;
+            }
+            let hint = format!(
+                "check that {} exists and that the credentials may administer its runners",
+                self.url
+            );
+            with_hint(error, &hint)
+        })?;
+        Ok(wire::read::<Token>(CALL, &response)?.token)
+    }
+
+    /// Trades a registration token for a tenant token. The service may need a moment to know
+    /// the registration token.
+    async fn register(
+        &self,
+        sender: &Sender,
+        registration: &SecretString,
+    ) -> Result<TenantToken, Error> {
+        const CALL: &str = "register";
+        let url = self.api_url(&["actions", "runner-registration"]);
+        let body = json!({"url": self.url.to_string(), "runner_event": "register"});
+        let exchange = Exchange::new(CALL, Method::POST, url, registration)
+            .scheme("RemoteAuth")
+            .json(&body);
+        let mut failures = 0;
+        loop {
+            let error = match sender.send(&exchange).await {
+                Ok(response) => {
+                    let registration: Registration = wire::read(CALL, &response)?;
+                    return tenant(CALL, registration, sender.clock.now());
+                }
+                Err(error) => error,
+            };
+            failures += 1;
+            if error.kind != ErrorKind::Unauthorized || failures >= retry::TRIES {
+                return Err(error);
+            }
+            let who = self.url.to_string();
+            tokio::time::sleep(retry::back_off(failures, &who)).await;
+        }
+    }
+
+    fn api_url(&self, path: &[&str]) -> String {
+        let mut url = self.api.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().extend(path);
+        }
+        url.into()
+    }
+}
+
+fn with_hint(mut error: Error, hint: &str) -> Error {
+    if error.kind == ErrorKind::Unauthorized {
+        error.message = format!("{}; {hint}", error.message);
+    }
+    error
+}
+
+fn tenant(
+    call: &'static str,
+    registration: Registration,
+    now: Timestamp,
+) -> Result<TenantToken, Error> {
+    let refuse = || {
+        let message = "the service named a tenant URL that cannot be used";
+        Error::new(ErrorKind::Unreadable, call, message)
+    };
+    let mut url = Url::parse(&registration.url).map_err(|_| refuse())?;
+    url.set_query(None);
+    url.set_fragment(None);
+    url.path_segments_mut()
+        .map_err(|()| refuse())?
+        .pop_if_empty()
+        .push("");
+    let expires = expiry(registration.token.expose_secret());
+    Ok(TenantToken {
+        url,
+        token: registration.token,
+        expires: expires.unwrap_or_else(|| after(now, UNKNOWN_LIFETIME)),
+    })
+}
+
+/// When a JWT expires. Its signature is not our concern: it is for the service.
+fn expiry(jwt: &str) -> Option<Timestamp> {
+    let payload = jwt.split('.').nth(1)?;
+    let payload = URL_SAFE_NO_PAD.decode(payload.trim_end_matches('=')).ok()?;
+    let claims: Value = serde_json::from_slice(&payload).ok()?;
+    let seconds = claims.get("exp")?;
+    #[allow(clippy::cast_possible_truncation, reason = "a time, in seconds")]
+    let seconds = seconds
+        .as_i64()
+        .or_else(|| seconds.as_f64().map(|s| s as i64))?;
+    Timestamp::from_second(seconds).ok()
+}
+
+/// Credentials, made ready for use.
+enum Signer {
+    Token(SecretString),
+    App {
+        issuer: String,
+        installation_id: i64,
+        key: EncodingKey,
+    },
+}
+
+impl Signer {
+    fn new(credentials: Credentials) -> Result<Self, Error> {
+        Ok(match credentials {
+            Credentials::Token(token) => Self::Token(token),
+            Credentials::App {
+                app_id,
+                installation_id,
+                private_key,
+            } => Self::App {
+                key: private_key_of(&private_key)?,
+                issuer: app_id,
+                installation_id,
+            },
+        })
+    }
+}
+
+fn private_key_of(pem: &SecretString) -> Result<EncodingKey, Error> {
+    let pem = pem.expose_secret().trim();
+    let problem = if !pem.starts_with("-----BEGIN ") {
+        "does not begin with \"-----BEGIN\": give the key file as GitHub made it"
+    } else if pem.contains("\\n") {
+        "holds the two characters \\ and n where its lines should end: give it with real line ends"
+    } else if pem.lines().count() < 3 {
+        "is all on one line: give it with its line ends"
+    } else {
+        match EncodingKey::from_rsa_pem(pem.as_bytes()) {
+            Ok(key) if sign("probe", &key, Timestamp::UNIX_EPOCH).is_ok() => return Ok(key),
+            _ => "is not an RSA private key in PEM form (PKCS#1 or PKCS#8, not encrypted)",
+        }
+    };
+    let message = format!("the value of {} {problem}", keys::GITHUB_APP_PRIVATE_KEY);
+    Err(Error::new(ErrorKind::Credentials, "configure", message))
+}
+
+fn app_jwt(issuer: &str, key: &EncodingKey, now: Timestamp) -> Result<SecretString, Error> {
+    sign(issuer, key, now).map_err(|_| {
+        let message = format!("{} cannot sign", keys::GITHUB_APP_PRIVATE_KEY);
+        Error::new(ErrorKind::Credentials, "create_installation_token", message)
+    })
+}
+
+/// A JWT of the App: issued a minute ago, since clocks differ, and valid for nine minutes.
+fn sign(
+    issuer: &str,
+    key: &EncodingKey,
+    now: Timestamp,
+) -> Result<SecretString, jsonwebtoken::errors::Error> {
+    let issued = now.as_second() - 60;
+    let claims = json!({"iss": issuer, "iat": issued, "exp": issued + 540});
+    jsonwebtoken::encode(&Header::new(Algorithm::RS256), &claims, key).map(SecretString::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mistakes_in_a_private_key_are_named_and_the_key_is_not_shown() {
+        for (pem, expected) in [
+            ("MIIEowIBAAK", "does not begin with"),
+            (
+                r"-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAK\n-----END RSA PRIVATE KEY-----",
+                "two characters",
+            ),
+            (
+                "-----BEGIN RSA PRIVATE KEY----- MIIEowIBAAK -----END RSA PRIVATE KEY-----",
+                "all on one line",
+            ),
+            (
+                "-----BEGIN PRIVATE KEY-----\nMIIEowIBAAK=\n-----END PRIVATE KEY-----",
+                "is not an RSA private key",
+            ),
+        ] {
+            let error = private_key_of(&pem.into()).err().unwrap();
+            assert_eq!(error.kind, ErrorKind::Credentials);
+            assert!(error.message.contains(expected), "{error}");
+            assert!(error.message.contains("github_app_private_key"), "{error}");
+            assert!(!error.message.contains("MIIE"), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_expiry_of_a_token_is_read_whatever_its_signature() {
+        let payload = URL_SAFE_NO_PAD.encode(r#"{"exp":1767323045,"orchid":"x"}"#);
+        let expected = "2026-01-02T03:04:05Z".parse().unwrap();
+        assert_eq!(expiry(&format!("e30.{payload}.sig")), Some(expected));
+        for opaque in ["", "opaque", "a.b.c", "e30.e30.x"] {
+            assert_eq!(expiry(opaque), None, "{opaque}");
+        }
+    }
+
+    #[test]
+    fn a_tenant_url_keeps_its_path_and_loses_its_query() {
+        for (url, expected) in [
+            (
+                "https://pipelines.example/abc",
+                "https://pipelines.example/abc/",
+            ),
+            (
+                "https://pipelines.example/abc/?x=1",
+                "https://pipelines.example/abc/",
+            ),
+            ("https://pipelines.example", "https://pipelines.example/"),
+        ] {
+            let registration = Registration {
+                url: url.to_owned(),
+                token: "opaque".into(),
+            };
+            let token = tenant("register", registration, Timestamp::UNIX_EPOCH).unwrap();
+            assert_eq!(token.url.as_str(), expected);
+            assert!(token.lasts(Timestamp::UNIX_EPOCH, UNKNOWN_LIFETIME - 1));
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! The controller: one per process. Owns the watches, makes scale sets, and hears from them.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use actix::prelude::*;
+use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::family::start_scale_set;
+use super::inbox::Inbox;
+use super::router::{ActorKey, Router, Sighting};
+use super::scale_set::{GaugeLabels, ScaleSetCommand, ScaleSetMachine, ScaleSetReport};
+use super::watch::{Watch, WatchLost};
+use super::workers::Workers;
+use super::world::{ActionsIo, Journal, Unregister, World};
+use crate::api::constants::labels;
+use crate::api::{AutoscalingListener, AutoscalingRunnerSet, EphemeralRunner, EphemeralRunnerSet};
+use crate::clock::Clock;
+use crate::kube_io::{EventPublisher, KubeIo, Limiter};
+use crate::messages::{Input, Kind, KubeObject, Object};
+use crate::metrics::Metrics;
+use crate::resources::ControllerSettings;
+
+/// Runners' pods carry this label, whatever the template says.
+const RUNNER_PODS: &str = "actions-ephemeral-runner=True";
+/// What belongs to listeners in the controller's namespace.
+const LISTENER_PARTS: &str = "app.kubernetes.io/component=runner-scale-set-listener";
+
+/// How many watches there are, and so initial lists.
+const WATCHES: usize = 9;
+
+/// What a controller works with.
+pub struct ControllerOptions {
+    /// The API server.
+    pub client: Client,
+    /// Limit on requests to it.
+    pub limiter: Limiter,
+    /// The Actions service.
+    pub actions: Arc<dyn ActionsIo>,
+    /// Removal of runners.
+    pub unregistrar: Arc<dyn Unregister>,
+    /// Wall time.
+    pub clock: Clock,
+    /// Metrics.
+    pub metrics: Arc<Metrics>,
+    /// What the process was started with.
+    pub settings: Arc<ControllerSettings>,
+    /// The only namespace whose scale sets are looked after; `None` for all.
+    pub namespace: Option<String>,
+    /// Where scale sets live.
+    pub workers: Workers,
+    /// Turns true when all watches are established and delivered.
+    pub ready: Arc<AtomicBool>,
+    /// Where each step is written down, if anywhere.
+    pub journal: Option<Journal>,
+}
+
+/// Runs the controller until a watch is lost. To be called inside a `LocalSet`; the actors live
+/// as long as that does.
+///
+/// # Errors
+///
+/// When a watch cannot be established any more.
+pub async fn run(options: ControllerOptions) -> Result<Infallible, WatchLost> {
+    let client = options.client;
+    let events = EventPublisher::new(client.clone(), options.clock.clone());
+    let world = Arc::new(World {
+        kube: KubeIo::new(client, options.limiter, options.metrics.clone()),
+        actions: options.actions,
+        unregistrar: options.unregistrar,
+        events,
+        clock: options.clock,
+        metrics: options.metrics,
+        router: Router::default(),
+        settings: options.settings,
+        journal: options.journal,
+    });
+    let (gate, opened) = watch::channel(false);
+    let controller = Controller {
+        world: world.clone(),
+        workers: options.workers,
+        lists: Vec::new(),
+        gate,
+        ready: options.ready,
+        scale_sets: BTreeMap::new(),
+        gauges: BTreeMap::new(),
+    }
+    .start();
+    let mut watches = start_watches(&world, &controller, &opened, options.namespace.as_deref());
+    loop {
+        // they end only by being lost; a panic in one is a bug, and the process starts anew
+        match watches.join_next().await {
+            Some(Ok(lost)) => return Err(lost),
+            Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            _ => {}
+        }
+    }
+}
+
+fn start_watches(
+    world: &Arc<World>,
+    controller: &Addr<Controller>,
+    gate: &watch::Receiver<bool>,
+    namespace: Option<&str>,
+) -> JoinSet<WatchLost> {
+    let starter = Starter {
+        world,
+        controller,
+        gate,
+    };
+    let own = Some(world.settings.namespace.as_str());
+    let mut watches = JoinSet::new();
+    starter.watch::<AutoscalingRunnerSet>(&mut watches, namespace, "");
+    starter.watch::<AutoscalingListener>(&mut watches, own, "");
+    starter.watch::<EphemeralRunnerSet>(&mut watches, namespace, "");
+    starter.watch::<EphemeralRunner>(&mut watches, namespace, "");
+    starter.watch::<Pod>(&mut watches, namespace, RUNNER_PODS);
+    starter.watch::<Pod>(&mut watches, own, LISTENER_PARTS);
+    starter.watch::<ServiceAccount>(&mut watches, own, LISTENER_PARTS);
+    starter.watch::<Role>(&mut watches, namespace, labels::LISTENER_NAME);
+    starter.watch::<RoleBinding>(&mut watches, namespace, labels::LISTENER_NAME);
+    watches
+}
+
+struct Starter<'a> {
+    world: &'a Arc<World>,
+    controller: &'a Addr<Controller>,
+    gate: &'a watch::Receiver<bool>,
+}
+
+impl Starter<'_> {
+    fn watch<K>(
+        &self,
+        watches: &mut JoinSet<WatchLost>,
+        namespace: Option<&str>,
+        selector: &'static str,
+    ) where
+        K: KubeObject
+            + Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>
+            + Clone
+            + std::fmt::Debug
+            + DeserializeOwned,
+    {
+        let client = self.world.kube.client().clone();
+        let watch = Watch::<K> {
+            api: match namespace {
+                Some(namespace) => Api::namespaced(client, namespace),
+                None => Api::all(client),
+            },
+            selector,
+            world: self.world.clone(),
+            controller: self.controller.clone(),
+            gate: self.gate.clone(),
+        };
+        watches.spawn_local(watch.run());
+    }
+}
+
+/// The controller's actor.
+pub struct Controller {
+    world: Arc<World>,
+    workers: Workers,
+    /// First lists that have come so far.
+    lists: Vec<InitialList>,
+    gate: watch::Sender<bool>,
+    ready: Arc<AtomicBool>,
+    scale_sets: BTreeMap<ActorKey, Inbox<ScaleSetMachine>>,
+    /// Under which labels a scale set's gauges stand.
+    gauges: BTreeMap<ActorKey, GaugeLabels>,
+}
+
+/// The first whole list of a watch.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct InitialList {
+    /// What was listed.
+    pub kind: Kind,
+    /// With which label selector.
+    pub selector: &'static str,
+    /// The objects.
+    pub objects: Vec<Object>,
+}
+
+/// A sighting that no actor is there for: the scale set has to be made.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct Unrouted {
+    /// The scale set.
+    pub key: ActorKey,
+    /// The sighting.
+    pub sighting: Sighting,
+}
+
+/// What a scale set tells the controller.
+#[derive(Message)]
+#[rtype(result = "()")]
+struct FromScaleSet {
+    key: ActorKey,
+    report: ScaleSetReport,
+}
+
+impl Actor for Controller {
+    type Context = Context<Self>;
+}
+
+impl Handler<InitialList> for Controller {
+    type Result = ();
+
+    fn handle(&mut self, list: InitialList, ctx: &mut Self::Context) {
+        self.lists.push(list);
+        if self.lists.len() < WATCHES {
+            return;
+        }
+        let mut lists = std::mem::take(&mut self.lists);
+        // owners before what they own, so that each finds its actor
+        lists.sort_by_key(|list| (list.kind, list.selector));
+        for object in lists.into_iter().flat_map(|list| list.objects) {
+            if let Some((key, sighting)) = self.world.router.deliver(Sighting::Observed(object)) {
+                self.pass_on(&key, sighting, ctx);
+            }
+        }
+        for inbox in self.scale_sets.values() {
+            inbox.send(Input::Command(ScaleSetCommand::Synced));
+        }
+        self.ready.store(true, Ordering::Relaxed);
+        self.gate.send_replace(true);
+        tracing::info!(scale_sets = self.scale_sets.len(), "controller started");
+    }
+}
+
+impl Handler<Unrouted> for Controller {
+    type Result = ();
+
+    fn handle(&mut self, message: Unrouted, ctx: &mut Self::Context) {
+        self.pass_on(&message.key, message.sighting, ctx);
+    }
+}
+
+impl Handler<FromScaleSet> for Controller {
+    type Result = ();
+
+    fn handle(&mut self, message: FromScaleSet, _ctx: &mut Self::Context) {
+        let FromScaleSet { key, report } = message;
+        self.publish(&key, &report);
+        if matches!(report, ScaleSetReport::Gone) {
+            self.scale_sets.remove(&key);
+        }
+    }
+}
+
+impl Controller {
+    fn pass_on(&mut self, key: &ActorKey, sighting: Sighting, ctx: &mut Context<Self>) {
+        let Sighting::Observed(object) = sighting else {
+            return;
+        };
+        let inbox = match self.scale_sets.get(key) {
+            Some(inbox) => inbox.clone(),
+            None => self.start_scale_set(key, ctx),
+        };
+        inbox.send(Input::Observed(object));
+    }
+
+    fn start_scale_set(
+        &mut self,
+        key: &ActorKey,
+        ctx: &mut Context<Self>,
+    ) -> Inbox<ScaleSetMachine> {
+        let inbox = Inbox::new(&self.world.metrics.actors);
+        self.scale_sets.insert(key.clone(), inbox.clone());
+        if *self.gate.borrow() {
+            inbox.send(Input::Command(ScaleSetCommand::Synced));
+        }
+        let (world, inbox_there, key_there) = (self.world.clone(), inbox.clone(), key.clone());
+        let controller = ctx.address();
+        self.workers.start(&key.to_string(), move || {
+            let key = key_there.clone();
+            let report = Box::new(move |report| {
+                // few: a scale set reports when its counts change, at most once a second
+                controller.do_send(FromScaleSet {
+                    key: key.clone(),
+                    report,
+                });
+            });
+            start_scale_set(&world, inbox_there, key_there, report);
+        });
+        inbox
+    }
+
+    /// Sets the gauges of a scale set, or takes them away when it is gone.
+    fn publish(&mut self, key: &ActorKey, report: &ScaleSetReport) {
+        let ScaleSetReport::Summary(summary) = report else {
+            if let Some(labels) = self.gauges.remove(key) {
+                self.withdraw(&labels);
+            }
+            return;
+        };
+        let before = self.gauges.insert(key.clone(), summary.labels.clone());
+        if let Some(before) = before.filter(|before| *before != summary.labels) {
+            self.withdraw(&before);
+        }
+        let labels = values(&summary.labels);
+        let pools = &self.world.metrics.pools;
+        let set = |gauge: &prometheus::GaugeVec, count: i64| {
+            #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
+            gauge.with_label_values(&labels).set(count as f64);
+        };
+        set(&pools.pending, summary.counts.pending);
+        set(&pools.running, summary.counts.running);
+        set(&pools.failed, summary.counts.failed);
+        set(&pools.listeners, i64::from(summary.listener_running));
+    }
+
+    fn withdraw(&self, labels: &GaugeLabels) {
+        let labels = values(labels);
+        let pools = &self.world.metrics.pools;
+        for gauge in [
+            &pools.pending,
+            &pools.running,
+            &pools.failed,
+            &pools.listeners,
+        ] {
+            // one that was never set needs no removal
+            let _removed = gauge.remove_label_values(&labels);
+        }
+    }
+}
+
+/// The values of the gauges' labels, in the order they are declared in.
+fn values(labels: &GaugeLabels) -> [&str; 5] {
+    [
+        &labels.name,
+        &labels.namespace,
+        &labels.repository,
+        &labels.organization,
+        &labels.enterprise,
+    ]
+}

@@ -1,0 +1,286 @@
+//! How one object of a listener is kept: read before it is made, made when it is missing, set
+//! right where it differs, left alone where others added to it, and never taken from
+//! somebody else.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use serde_json::{Map, Value, json};
+
+use super::owned::{Owned, Ownership, Verb, owner_patch, ownership};
+use super::step::{Part, Step};
+use crate::actors::tracked::Presence;
+use crate::api::AutoscalingListener;
+use crate::api::constants::labels;
+use crate::messages::{EventSeverity, KubeObject, KubeRequest, ObjectRef};
+use crate::resources::metadata_patch;
+use crate::semantic::deep_equal;
+
+/// How an object stands after it was looked at.
+#[derive(Debug)]
+pub enum Kept<T> {
+    /// It is as it should be, and no request about it is in flight.
+    Settled(Arc<T>),
+    /// It is there, and something about it is being set right.
+    Changing,
+    /// It is not there, or not ours, or going.
+    Missing,
+}
+
+impl<T> Kept<T> {
+    /// Whether it is there.
+    pub const fn exists(&self) -> bool {
+        !matches!(self, Self::Missing)
+    }
+}
+
+/// What has to happen to a live object.
+#[derive(Debug, PartialEq)]
+pub enum Correction {
+    /// Nothing.
+    None,
+    /// This merge patch.
+    Patch(Value),
+    /// It differs where it cannot be changed.
+    Recreate,
+}
+
+/// Keeps `desired` in place. `correct` says what a live one lacks besides metadata.
+pub fn keep<T: KubeObject>(
+    slot: &mut Owned<T>,
+    part: Part,
+    al: &AutoscalingListener,
+    desired: T,
+    correct: impl FnOnce(&T, &T) -> Correction,
+    step: &mut Step,
+) -> Kept<T> {
+    let target = desired.reference();
+    let kept = match slot.presence().clone() {
+        Presence::Unknown => {
+            step.read(slot, part, &target);
+            Kept::Missing
+        }
+        Presence::Absent => {
+            step.send(slot, part, Verb::Create, Some(""), || {
+                KubeRequest::Create(Arc::new(desired).into_object())
+            });
+            Kept::Missing
+        }
+        Presence::Present(live) if may_keep(slot, part, al, &live, step) => {
+            set_right(slot, part, &live, &desired, correct, step)
+        }
+        Presence::Present(_) => Kept::Missing,
+    };
+    step.trouble_with(slot, &target);
+    kept
+}
+
+/// Deletes the object of that name if it is ours. Says whether it is known to be gone.
+pub fn remove<T: KubeObject>(
+    slot: &mut Owned<T>,
+    part: Part,
+    al: &AutoscalingListener,
+    target: &ObjectRef,
+    step: &mut Step,
+) -> bool {
+    match slot.presence().clone() {
+        Presence::Unknown => {
+            step.read(slot, part, target);
+        }
+        // one that is being created is about to be there
+        Presence::Absent => return !slot.is_in_flight(),
+        Presence::Present(live) => {
+            let uid = live.meta().uid.clone().unwrap_or_default();
+            match whose(live.as_ref(), al) {
+                // of that name there is one that is not ours; ours is gone
+                Ownership::Foreign => return true,
+                _ if live.meta().deletion_timestamp.is_some() => {
+                    step.poll(slot, part, target, &uid);
+                }
+                _ => {
+                    delete(slot, part, live, None, step);
+                }
+            }
+        }
+    }
+    step.trouble_with(slot, target);
+    false
+}
+
+/// Sends the delete of exactly this object.
+pub fn delete<T: KubeObject>(
+    slot: &mut Owned<T>,
+    part: Part,
+    live: Arc<T>,
+    grace: Option<u32>,
+    step: &mut Step,
+) -> bool {
+    let uid = live.meta().uid.clone();
+    step.send(slot, part, Verb::Delete, Some(uid.clone()), || {
+        KubeRequest::Delete {
+            target: live.reference(),
+            uid,
+            lock: None,
+            grace,
+        }
+    })
+}
+
+/// Whether the live object is ours, or may become ours. If not, it is waited for, removed, or
+/// named to a person.
+pub fn may_keep<T: KubeObject>(
+    slot: &mut Owned<T>,
+    part: Part,
+    al: &AutoscalingListener,
+    live: &Arc<T>,
+    step: &mut Step,
+) -> bool {
+    let target = live.reference();
+    let uid = live.meta().uid.clone().unwrap_or_default();
+    let going = live.meta().deletion_timestamp.is_some();
+    match whose(live.as_ref(), al) {
+        Ownership::Foreign => {
+            let name = al.metadata.name.as_deref().unwrap_or_default();
+            let message = format!(
+                "{target} does not belong to the AutoscalingListener {name} and is in its \
+                 way: remove or rename it"
+            );
+            if step.is_news(&message) {
+                step.event(al, EventSeverity::Warning, "ForeignObject", message.clone());
+            }
+            step.trouble("ForeignObject", message);
+            step.poll(slot, part, &target, &uid);
+            false
+        }
+        // no watch may show us the end of these
+        _ if going && part != Part::Pod => {
+            step.poll(slot, part, &target, &uid);
+            false
+        }
+        Ownership::Predecessors => {
+            if !going {
+                delete(slot, part, live.clone(), None, step);
+            }
+            step.trouble(
+                "Predecessor",
+                format!("{target} of an earlier listener still goes"),
+            );
+            false
+        }
+        _ => true,
+    }
+}
+
+fn set_right<T: KubeObject>(
+    slot: &mut Owned<T>,
+    part: Part,
+    live: &Arc<T>,
+    desired: &T,
+    correct: impl FnOnce(&T, &T) -> Correction,
+    step: &mut Step,
+) -> Kept<T> {
+    let mut body = Map::new();
+    match correct(live, desired) {
+        Correction::None => {}
+        Correction::Patch(content) => merge(&mut body, content),
+        Correction::Recreate => {
+            delete(slot, part, live.clone(), None, step);
+            return Kept::Missing;
+        }
+    }
+    if let Some(metadata) = metadata_patch(live.meta(), desired.meta()) {
+        merge(&mut body, metadata);
+    }
+    let owners = owner_patch(live.meta(), desired.meta());
+    // a list is replaced as a whole, so nobody may add to it in between
+    let lock = owners.as_ref().and(live.meta().resource_version.clone());
+    if let Some(owners) = owners {
+        merge(&mut body, owners);
+    }
+    if body.is_empty() {
+        return if slot.is_in_flight() {
+            Kept::Changing
+        } else {
+            Kept::Settled(live.clone())
+        };
+    }
+    let body = Value::Object(body);
+    step.send(slot, part, Verb::Patch, Some(body.to_string()), || {
+        KubeRequest::Patch {
+            target: live.reference(),
+            body,
+            status: false,
+            lock,
+        }
+    });
+    Kept::Changing
+}
+
+/// Whose the object is: by its owner reference, and where it lives in another namespace than
+/// its AutoscalingListener, by its labels.
+fn whose<T: KubeObject>(live: &T, al: &AutoscalingListener) -> Ownership {
+    let meta = live.meta();
+    let label = |key: &str| {
+        let labels = meta.labels.as_ref();
+        labels
+            .and_then(|labels| labels.get(key))
+            .map(String::as_str)
+    };
+    if matches!(
+        T::KIND,
+        crate::messages::Kind::Role | crate::messages::Kind::RoleBinding
+    ) {
+        let ours = label(labels::LISTENER_NAME) == al.metadata.name.as_deref()
+            && label(labels::LISTENER_NAMESPACE) == al.metadata.namespace.as_deref();
+        return if ours {
+            Ownership::Ours
+        } else {
+            Ownership::Foreign
+        };
+    }
+    match ownership(meta, al) {
+        Ownership::Nobodys if label(labels::COMPONENT) != Some(labels::COMPONENT_LISTENER) => {
+            Ownership::Foreign
+        }
+        other => other,
+    }
+}
+
+/// Adds `patch` to `body`, one level below the top merged.
+fn merge(body: &mut Map<String, Value>, patch: Value) {
+    let Value::Object(patch) = patch else { return };
+    for (key, value) in patch {
+        match (body.get_mut(&key), value) {
+            (Some(Value::Object(known)), Value::Object(more)) => known.extend(more),
+            (_, value) => {
+                body.insert(key, value);
+            }
+        }
+    }
+}
+
+/// A ServiceAccount has nothing but metadata.
+pub const fn correct_service_account(_: &ServiceAccount, _: &ServiceAccount) -> Correction {
+    Correction::None
+}
+
+/// A Role's rules are exactly ours.
+pub fn correct_role(live: &Role, desired: &Role) -> Correction {
+    if deep_equal(&live.rules, &desired.rules) {
+        Correction::None
+    } else {
+        Correction::Patch(json!({ "rules": desired.rules }))
+    }
+}
+
+/// A RoleBinding's subjects are exactly ours; which role it binds cannot be changed.
+pub fn correct_role_binding(live: &RoleBinding, desired: &RoleBinding) -> Correction {
+    if !deep_equal(&live.role_ref, &desired.role_ref) {
+        Correction::Recreate
+    } else if deep_equal(&live.subjects, &desired.subjects) {
+        Correction::None
+    } else {
+        Correction::Patch(json!({ "subjects": desired.subjects }))
+    }
+}

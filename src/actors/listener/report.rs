@@ -1,0 +1,53 @@
+//! What a scale set hears of its listener.
+
+use super::health::{Health, health};
+use super::state::ListenerMachine;
+use super::step::Step;
+use crate::api::constants::annotations::LISTENER_CONFIG_RESOURCE_VERSION;
+use crate::messages::ListenerReport;
+
+impl ListenerMachine {
+    /// Tells the scale set what has changed for it.
+    pub(super) fn report(&mut self, step: &mut Step) {
+        let ready = self.is_ready();
+        if ready {
+            // what is wrong the next time is news again
+            step.announced.clear();
+        }
+        let trouble = step.trouble.take();
+        let reason = if ready {
+            self.restarts.reason().cloned()
+        } else {
+            trouble
+        };
+        let unread = self.parts.pod.is_unknown() || self.parts.config_secret.is_unknown();
+        if self.reported.is_none() && unread && reason.is_none() {
+            // nothing is known yet, and what the scale set has is as good
+            return;
+        }
+        let report = ListenerReport {
+            name: self.name.clone(),
+            listener: self.al.get().cloned(),
+            has_pod: !self.parts.pod.is_absent(),
+            ready,
+            reason,
+        };
+        if self.reported.as_ref() != Some(&report) {
+            self.reported = Some(report.clone());
+            step.report(report);
+        }
+    }
+
+    /// Whether the listener container runs, in a pod built from the current config Secret.
+    fn is_ready(&self) -> bool {
+        let (Some(pod), Some(config)) = (self.parts.pod.get(), self.parts.config_secret.get())
+        else {
+            return false;
+        };
+        let annotations = pod.metadata.annotations.as_ref();
+        let version = annotations.and_then(|all| all.get(LISTENER_CONFIG_RESOURCE_VERSION));
+        version.is_some()
+            && version == config.metadata.resource_version.as_ref()
+            && matches!(health(pod), Health::Running(_))
+    }
+}

@@ -1,0 +1,117 @@
+//! The Secrets of a listener: proxy variables and `config.json`, kept equal to their sources.
+//!
+//! No watch shows these two, so they are read again each sync period like the sources.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use serde_json::{Map, Value, json};
+
+use super::objects::{Correction, Kept, keep};
+use super::owned::Owned;
+use super::state::ListenerMachine;
+use super::step::{Part, Step};
+use crate::api::AutoscalingListener;
+use crate::messages::KubeObject;
+use crate::resources::{ConfigError, Sources, listener_config_secret, listener_proxy_secret};
+
+/// On the config Secret: resourceVersion of the proxy Secret. The pod takes its proxy variables
+/// from there at its start, so a change has to reach the version of what it was built from.
+const PROXY_VERSION: &str = "actions.github.com/listener-proxy-resource-version";
+
+impl ListenerMachine {
+    /// Keeps both Secrets. Answers with the config Secret's resourceVersion when a pod may be
+    /// built from it, and compared with it.
+    pub(super) fn keep_secrets(
+        &mut self,
+        al: &AutoscalingListener,
+        sources: &Sources,
+        step: &mut Step,
+    ) -> Option<String> {
+        let proxy = match listener_proxy_secret(al, sources) {
+            Ok(Some(desired)) => Some(self.keep_secret(Part::ProxySecret, al, desired, step)?),
+            Ok(None) => None,
+            Err(error) => {
+                trouble_with_source(&error, step);
+                return None;
+            }
+        };
+        let mut desired = match listener_config_secret(al, sources, &self.settings) {
+            Ok(desired) => desired,
+            Err(error) => {
+                trouble_with_source(&error, step);
+                return None;
+            }
+        };
+        if let Some(version) = proxy {
+            let annotations = desired.metadata.annotations.get_or_insert_default();
+            annotations.insert(PROXY_VERSION.to_owned(), version);
+        }
+        self.keep_secret(Part::ConfigSecret, al, desired, step)
+    }
+
+    /// Keeps one of them. Answers with its resourceVersion once it is as it should be.
+    fn keep_secret(
+        &mut self,
+        part: Part,
+        al: &AutoscalingListener,
+        desired: Secret,
+        step: &mut Step,
+    ) -> Option<String> {
+        let period = self.sync_period();
+        let slot = match part {
+            Part::ProxySecret => &mut self.parts.proxy_secret,
+            _ => &mut self.parts.config_secret,
+        };
+        if slot.get().is_some() && slot.is_stale(step.now, period, &mut step.wake) {
+            step.read(slot, part, &desired.reference());
+        }
+        match keep(slot, part, al, desired, correct_secret, step) {
+            Kept::Settled(live) => live.metadata.resource_version.clone(),
+            _ => None,
+        }
+    }
+
+    /// Has everything read again that no watch shows.
+    pub(super) fn refresh_sources(&mut self) {
+        self.sources.refresh();
+        let secrets = [&mut self.parts.proxy_secret, &mut self.parts.config_secret];
+        secrets.into_iter().for_each(Owned::distrust);
+    }
+}
+
+fn trouble_with_source(error: &ConfigError, step: &mut Step) {
+    let reason = match error {
+        ConfigError::Missing { .. } => "SourceMissing",
+        ConfigError::Credentials { .. } => "CredentialsUnusable",
+        _ => "SourceUnusable",
+    };
+    step.trouble(reason, error.to_string());
+}
+
+/// The data of our Secrets is exactly ours.
+fn correct_secret(live: &Secret, desired: &Secret) -> Correction {
+    let nothing = BTreeMap::new();
+    let known = live.data.as_ref().unwrap_or(&nothing);
+    let wanted = desired.data.as_ref().unwrap_or(&nothing);
+    let missing = wanted
+        .iter()
+        .filter(|(key, value)| known.get(*key) != Some(*value))
+        .map(|(key, value)| (key.clone(), encoded(value)));
+    let foreign = known
+        .keys()
+        .filter(|key| !wanted.contains_key(*key))
+        .map(|key| (key.clone(), Value::Null));
+    let data: Map<String, Value> = missing.chain(foreign).collect();
+    if data.is_empty() {
+        Correction::None
+    } else {
+        Correction::Patch(json!({ "data": data }))
+    }
+}
+
+fn encoded(value: &ByteString) -> Value {
+    // bytes always have a JSON form: their base64
+    serde_json::to_value(value).unwrap_or_default()
+}

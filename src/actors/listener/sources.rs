@@ -1,0 +1,151 @@
+//! The objects that the listener's Secrets are made from: GitHub Secret, proxy credentials, CA
+//! ConfigMap. No watch shows them, so they are read every sync period, and on demand.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::jiff::SignedDuration;
+
+use super::step::{ListenerTag, Step};
+use crate::actors::backoff::Schedule;
+use crate::clock::Timestamp;
+use crate::messages::{
+    Effect, KubeAnswer, KubeError, KubeErrorKind, KubeRequest, Object, ObjectRef,
+};
+use crate::resources::Sources;
+
+/// For sources that are missing: a person has to make them, and expects an answer within a
+/// minute of doing so.
+const MISSING: Schedule = Schedule {
+    first_ms: 5_000,
+    cap_ms: 40_000,
+};
+
+/// What is known of the sources.
+#[derive(Debug, Default)]
+pub struct SourceReader {
+    known: BTreeMap<ObjectRef, Source>,
+}
+
+#[derive(Debug, Default)]
+struct Source {
+    state: State,
+    in_flight: bool,
+    /// Another read was asked for while one was in flight.
+    again: bool,
+    failures: u32,
+    /// When to read it next; absent: now.
+    due: Option<Timestamp>,
+}
+
+#[derive(Debug, Default)]
+enum State {
+    #[default]
+    Unread,
+    Read(Object),
+    Missing,
+    Failed(KubeError),
+}
+
+impl SourceReader {
+    /// Has every source read again. One that failed keeps its back-off.
+    pub fn refresh(&mut self) {
+        for source in self.known.values_mut().filter(|one| one.failures == 0) {
+            source.due = None;
+            source.again = source.in_flight;
+        }
+    }
+
+    /// Sends the reads that are due. Answers with all sources once each was read; one that is
+    /// missing is left out, and what is built names it. `step.reading` says whether newer copies
+    /// are on their way.
+    pub fn gather(&mut self, wanted: Vec<ObjectRef>, step: &mut Step) -> Option<Sources> {
+        let wanted: BTreeSet<ObjectRef> = wanted.into_iter().collect();
+        self.known.retain(|name, _| wanted.contains(name));
+        let mut sources = Sources::default();
+        let mut complete = true;
+        for name in wanted {
+            let source = self.known.entry(name.clone()).or_default();
+            source.read_if_due(&name, step);
+            step.reading |= source.in_flight;
+            complete &= source.collect(&name, &mut sources, step);
+        }
+        complete.then_some(sources)
+    }
+
+    /// Takes in the answer to a read.
+    pub fn finish(
+        &mut self,
+        now: Timestamp,
+        name: &ObjectRef,
+        result: &Result<KubeAnswer, KubeError>,
+        sync_period: SignedDuration,
+    ) {
+        if let Some(source) = self.known.get_mut(name) {
+            source.finish(now, name, result, sync_period);
+        }
+    }
+}
+
+impl Source {
+    fn read_if_due(&mut self, name: &ObjectRef, step: &mut Step) {
+        match self.due {
+            _ if self.in_flight => {}
+            Some(time) if time > step.now => step.wake.at(time),
+            _ => {
+                self.in_flight = true;
+                let tag = ListenerTag::Source(name.clone());
+                let request = KubeRequest::Get(name.clone());
+                step.effects.push(Effect::Kube(tag, request));
+            }
+        }
+    }
+
+    /// Adds the source to the others. Says whether its state is known.
+    fn collect(&self, name: &ObjectRef, sources: &mut Sources, step: &mut Step) -> bool {
+        match &self.state {
+            State::Unread => return false,
+            State::Read(object) => sources.insert(object),
+            State::Missing => {}
+            State::Failed(error) => {
+                step.trouble(
+                    "SourceUnreadable",
+                    format!("{name} cannot be read: {error}"),
+                );
+                return false;
+            }
+        }
+        true
+    }
+
+    fn finish(
+        &mut self,
+        now: Timestamp,
+        name: &ObjectRef,
+        result: &Result<KubeAnswer, KubeError>,
+        sync_period: SignedDuration,
+    ) {
+        self.in_flight = false;
+        let again = std::mem::take(&mut self.again);
+        match result {
+            Ok(KubeAnswer::Object(object)) => {
+                self.state = State::Read(object.clone());
+                self.failures = 0;
+                let due = now.saturating_add(sync_period).unwrap_or(now);
+                self.due = (!again).then_some(due);
+                return;
+            }
+            Err(error) if error.kind == KubeErrorKind::Forbidden => {
+                self.state = State::Failed(error.clone());
+            }
+            Err(error) if error.kind != KubeErrorKind::NotFound => {
+                // the last copy is better than none while the API server has a bad time
+                if !matches!(self.state, State::Read(_)) {
+                    self.state = State::Failed(error.clone());
+                }
+            }
+            _ => self.state = State::Missing,
+        }
+        self.failures = self.failures.saturating_add(1);
+        self.due = Some(MISSING.until(now, self.failures, &name.to_string()));
+    }
+}

@@ -1,0 +1,444 @@
+//! The listener's state, and the order in which it is looked at.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{Pod, Secret, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use k8s_openapi::jiff::SignedDuration;
+use serde_json::json;
+
+use super::objects::{correct_role, correct_role_binding, correct_service_account, keep};
+use super::owned::{Owned, Verb};
+use super::restarts::Restarts;
+use super::sources::SourceReader;
+use super::step::{ListenerTag, Part, Step};
+use crate::actors::tracked::Presence;
+use crate::actors::{EffectOf, InputOf, Machine};
+use crate::api::constants::finalizers;
+use crate::api::{AutoscalingListener, AutoscalingListenerPhase};
+use crate::clock::Timestamp;
+use crate::messages::{
+    Effect, Input, Kind, KubeAnswer, KubeError, KubeObject, KubeRequest, ListenerCommand,
+    ListenerReport, NoDirective, NoReport, Object, ObjectRef,
+};
+use crate::resources::{
+    ControllerSettings, listener_config_secret_name, listener_proxy_secret_name, listener_role,
+    listener_role_binding, listener_service_account, listener_sources,
+};
+
+/// Decides everything about one listener.
+#[derive(Debug)]
+pub struct ListenerMachine {
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) settings: Arc<ControllerSettings>,
+    pub(super) al: Owned<AutoscalingListener>,
+    /// The newest copy that was ever seen; what it needed is removed when it is gone.
+    last_seen: Option<Arc<AutoscalingListener>>,
+    pub(super) parts: Parts,
+    pub(super) sources: SourceReader,
+    pub(super) restarts: Restarts,
+    /// The AutoscalingRunnerSet is gone.
+    orphaned: bool,
+    pub(super) reported: Option<ListenerReport>,
+    /// Messages of events that are published once.
+    announced: BTreeSet<String>,
+    stopped: bool,
+}
+
+/// The objects that a listener consists of.
+#[derive(Debug, Default)]
+pub struct Parts {
+    pub service_account: Owned<ServiceAccount>,
+    pub role: Owned<Role>,
+    pub role_binding: Owned<RoleBinding>,
+    pub proxy_secret: Owned<Secret>,
+    pub config_secret: Owned<Secret>,
+    pub pod: Owned<Pod>,
+}
+
+impl Machine for ListenerMachine {
+    const NAME: &'static str = "listener";
+    type Tag = ListenerTag;
+    type Command = ListenerCommand;
+    type Report = ListenerReport;
+    type ChildReport = NoReport;
+    type Directive = NoDirective;
+
+    fn step(&mut self, now: Timestamp, input: InputOf<Self>) -> Vec<EffectOf<Self>> {
+        if self.stopped {
+            return Vec::new();
+        }
+        self.take(now, input);
+        let mut step = Step::new(now, std::mem::take(&mut self.announced));
+        self.evaluate(&mut step);
+        self.announced = std::mem::take(&mut step.announced);
+        step.into_effects()
+    }
+}
+
+impl ListenerMachine {
+    /// Of the AutoscalingListener of that name. Nothing is known of it yet.
+    #[must_use]
+    pub fn new(
+        namespace: impl Into<String>,
+        name: impl Into<String>,
+        settings: Arc<ControllerSettings>,
+    ) -> Self {
+        Self {
+            namespace: namespace.into(),
+            name: name.into(),
+            settings,
+            al: Owned::default(),
+            last_seen: None,
+            parts: Parts::default(),
+            sources: SourceReader::default(),
+            restarts: Restarts::default(),
+            orphaned: false,
+            reported: None,
+            announced: BTreeSet::new(),
+            stopped: false,
+        }
+    }
+
+    pub(super) fn sync_period(&self) -> SignedDuration {
+        SignedDuration::try_from(self.settings.sync_period).unwrap_or(SignedDuration::MAX)
+    }
+
+    // === taking the input in ===
+
+    fn take(&mut self, now: Timestamp, input: InputOf<Self>) {
+        match input {
+            Input::Observed(object) => self.observe(object),
+            Input::Gone { object, uid } => self.observe_gone(&object, &uid),
+            Input::Kube(ListenerTag::Part(part, verb), result) => {
+                self.finish(now, part, verb, &result);
+            }
+            Input::Kube(ListenerTag::Source(name), result) => {
+                let period = self.sync_period();
+                self.sources.finish(now, &name, &result, period);
+            }
+            Input::Command(ListenerCommand::RefreshSources) => self.refresh_sources(),
+            Input::Command(ListenerCommand::Orphaned) => self.orphaned = true,
+            Input::Actions(..) | Input::Report(_) | Input::Tick => {}
+        }
+        self.follow_listener();
+    }
+
+    fn observe(&mut self, object: Object) {
+        let name = object.meta().name.clone().unwrap_or_default();
+        match object {
+            Object::AutoscalingListener(al) if name == self.name => {
+                let moved = self.al.observe(al);
+                if moved {
+                    // whoever touches it wants it looked after
+                    self.refresh_sources();
+                }
+            }
+            Object::ServiceAccount(object) if name == self.name => {
+                self.parts.service_account.observe(object);
+            }
+            Object::Role(object) if name == self.name => {
+                self.parts.role.observe(object);
+            }
+            Object::RoleBinding(object) if name == self.name => {
+                self.parts.role_binding.observe(object);
+            }
+            Object::Pod(object) if name == self.name => {
+                self.parts.pod.observe(object);
+            }
+            Object::Secret(object) => {
+                if let Some(slot) = self.secret_named(&name) {
+                    slot.observe(object);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn observe_gone(&mut self, object: &ObjectRef, uid: &str) {
+        match object.kind {
+            Kind::AutoscalingListener if object.name == self.name => {
+                self.al.observe_gone(uid);
+            }
+            Kind::ServiceAccount => self.parts.service_account.observe_missing(uid),
+            Kind::Role => self.parts.role.observe_missing(uid),
+            Kind::RoleBinding => self.parts.role_binding.observe_missing(uid),
+            Kind::Pod => self.parts.pod.observe_missing(uid),
+            Kind::Secret => {
+                if let Some(slot) = self.secret_named(&object.name) {
+                    slot.observe_missing(uid);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn secret_named(&mut self, name: &str) -> Option<&mut Owned<Secret>> {
+        if name == listener_config_secret_name(&self.name) {
+            Some(&mut self.parts.config_secret)
+        } else if name == listener_proxy_secret_name(&self.name) {
+            Some(&mut self.parts.proxy_secret)
+        } else {
+            None
+        }
+    }
+
+    fn finish(
+        &mut self,
+        now: Timestamp,
+        part: Part,
+        verb: Verb,
+        result: &Result<KubeAnswer, KubeError>,
+    ) {
+        // only spreads the back-off
+        let who = ObjectRef::new(kind_of(part), &self.namespace, &self.name);
+        let parts = &mut self.parts;
+        match part {
+            Part::Listener => self.al.finish(now, verb, result, &who),
+            Part::ServiceAccount => parts.service_account.finish(now, verb, result, &who),
+            Part::Role => parts.role.finish(now, verb, result, &who),
+            Part::RoleBinding => parts.role_binding.finish(now, verb, result, &who),
+            Part::ProxySecret => parts.proxy_secret.finish(now, verb, result, &who),
+            Part::ConfigSecret => parts.config_secret.finish(now, verb, result, &who),
+            Part::Pod => parts.pod.finish(now, verb, result, &who),
+        }
+    }
+
+    /// A successor under the same name starts afresh: what its predecessor had may be gone.
+    fn follow_listener(&mut self) {
+        let Some(al) = self.al.get() else { return };
+        let uid = |one: &AutoscalingListener| one.metadata.uid.clone();
+        let known = self.last_seen.as_deref().map(uid);
+        if known != Some(uid(al)) {
+            self.restarts = Restarts::recorded(al.status.as_ref());
+            self.orphaned &= known.is_none();
+            if known.is_some() {
+                self.parts.forget();
+            }
+        }
+        self.last_seen = Some(al.clone());
+    }
+
+    // === looking at the state ===
+
+    fn evaluate(&mut self, step: &mut Step) {
+        match self.al.presence().clone() {
+            Presence::Unknown => {
+                let target = self.al_reference();
+                step.read(&mut self.al, Part::Listener, &target);
+            }
+            Presence::Absent => {
+                self.end(step);
+                return;
+            }
+            Presence::Present(al) if al.metadata.deletion_timestamp.is_some() => {
+                self.delete(&al, step);
+            }
+            Presence::Present(al) => self.keep(&al, step),
+        }
+        self.report(step);
+    }
+
+    fn al_reference(&self) -> ObjectRef {
+        ObjectRef::new(Kind::AutoscalingListener, &self.namespace, &self.name)
+    }
+
+    /// The AutoscalingListener is gone. Roles have no owner that would take them along, so all
+    /// is removed here if somebody forced the finalizer off.
+    fn end(&mut self, step: &mut Step) {
+        if let Some(al) = self.last_seen.clone()
+            && !self.tear_down(&al, step)
+        {
+            self.report(step);
+            return;
+        }
+        self.stopped = true;
+        step.report(ListenerReport {
+            name: self.name.clone(),
+            listener: None,
+            has_pod: false,
+            ready: false,
+            reason: None,
+        });
+        step.effects.push(Effect::Stop);
+    }
+
+    fn delete(&mut self, al: &Arc<AutoscalingListener>, step: &mut Step) {
+        if !self.tear_down(al, step) {
+            return;
+        }
+        let known = al.metadata.finalizers.as_deref().unwrap_or_default();
+        let ours = |name: &&String| *name == finalizers::AUTOSCALING_LISTENER;
+        if known.iter().any(|name| ours(&name)) {
+            let rest: Vec<_> = known.iter().filter(|name| !ours(name)).collect();
+            self.patch_finalizers(al, json!(rest), step);
+        } else {
+            let uid = al.metadata.uid.as_deref().unwrap_or_default();
+            step.poll(&mut self.al, Part::Listener, &al.reference(), uid);
+        }
+    }
+
+    fn keep(&mut self, al: &Arc<AutoscalingListener>, step: &mut Step) {
+        if self.orphaned {
+            super::objects::delete(&mut self.al, Part::Listener, al.clone(), None, step);
+            return;
+        }
+        let known = al.metadata.finalizers.as_deref().unwrap_or_default();
+        if !known
+            .iter()
+            .any(|name| name == finalizers::AUTOSCALING_LISTENER)
+        {
+            let mut all: Vec<&str> = known.iter().map(String::as_str).collect();
+            all.push(finalizers::AUTOSCALING_LISTENER);
+            self.patch_finalizers(al, json!(all), step);
+            step.trouble_with(&self.al, &al.reference());
+            return;
+        }
+        if al.spec.phase == Some(AutoscalingListenerPhase::Stopped) {
+            self.tear_down(al, step);
+        } else {
+            self.keep_parts(al, step);
+        }
+        self.keep_status(al, step);
+    }
+
+    fn patch_finalizers(
+        &mut self,
+        al: &AutoscalingListener,
+        finalizers: serde_json::Value,
+        step: &mut Step,
+    ) {
+        let body = json!({ "metadata": { "finalizers": finalizers } });
+        let what = Some(body.to_string());
+        step.send(&mut self.al, Part::Listener, Verb::Patch, what, || {
+            KubeRequest::Patch {
+                target: al.reference(),
+                body,
+                status: false,
+                lock: al.metadata.resource_version.clone(),
+            }
+        });
+    }
+
+    /// One after the other, each needing those before it.
+    fn keep_parts(&mut self, al: &AutoscalingListener, step: &mut Step) {
+        self.read_unknown(al, step);
+        let sources = self.sources.gather(listener_sources(al), step);
+        let access = self.keep_access(al, step);
+        let config = match sources {
+            Some(sources) if access => self.keep_secrets(al, &sources, step),
+            _ => None,
+        };
+        self.keep_pod(al, config.as_deref(), step);
+    }
+
+    /// At the start all are read at the same time.
+    fn read_unknown(&mut self, al: &AutoscalingListener, step: &mut Step) {
+        let here = |kind, name: &str| ObjectRef::new(kind, &self.namespace, name);
+        let there = |kind| {
+            let namespace = &al.spec.autoscaling_runner_set_namespace;
+            ObjectRef::new(kind, namespace, &self.name)
+        };
+        let config = here(Kind::Secret, &listener_config_secret_name(&self.name));
+        let proxy = here(Kind::Secret, &listener_proxy_secret_name(&self.name));
+        let account = here(Kind::ServiceAccount, &self.name);
+        let pod = here(Kind::Pod, &self.name);
+        let (role, binding) = (there(Kind::Role), there(Kind::RoleBinding));
+        let parts = &mut self.parts;
+        read_if_unknown(
+            &mut parts.service_account,
+            Part::ServiceAccount,
+            &account,
+            step,
+        );
+        read_if_unknown(&mut parts.role, Part::Role, &role, step);
+        read_if_unknown(&mut parts.role_binding, Part::RoleBinding, &binding, step);
+        if al.spec.proxy.is_some() {
+            read_if_unknown(&mut parts.proxy_secret, Part::ProxySecret, &proxy, step);
+        }
+        read_if_unknown(&mut parts.config_secret, Part::ConfigSecret, &config, step);
+        read_if_unknown(&mut parts.pod, Part::Pod, &pod, step);
+    }
+
+    /// Says whether the pod has an identity and its permissions.
+    fn keep_access(&mut self, al: &AutoscalingListener, step: &mut Step) -> bool {
+        let parts = &mut self.parts;
+        keep(
+            &mut parts.service_account,
+            Part::ServiceAccount,
+            al,
+            listener_service_account(al),
+            correct_service_account,
+            step,
+        )
+        .exists()
+            && keep(
+                &mut parts.role,
+                Part::Role,
+                al,
+                listener_role(al),
+                correct_role,
+                step,
+            )
+            .exists()
+            && keep(
+                &mut parts.role_binding,
+                Part::RoleBinding,
+                al,
+                listener_role_binding(al),
+                correct_role_binding,
+                step,
+            )
+            .exists()
+    }
+
+    fn keep_status(&mut self, al: &AutoscalingListener, step: &mut Step) {
+        let wanted = self.restarts.status();
+        if al.status.clone().unwrap_or_default() == wanted {
+            return;
+        }
+        let body = json!({ "status": {
+            "restarts": wanted.restarts,
+            "lastRestartReason": wanted.last_restart_reason,
+        } });
+        let what = Some(body.to_string());
+        step.send(&mut self.al, Part::Listener, Verb::Patch, what, || {
+            KubeRequest::patch_status(al.reference(), body)
+        });
+    }
+}
+
+impl Parts {
+    fn forget(&mut self) {
+        self.service_account.forget();
+        self.role.forget();
+        self.role_binding.forget();
+        self.proxy_secret.forget();
+        self.config_secret.forget();
+        self.pod.forget();
+    }
+}
+
+fn read_if_unknown<T: KubeObject>(
+    slot: &mut Owned<T>,
+    part: Part,
+    target: &ObjectRef,
+    step: &mut Step,
+) {
+    if slot.is_unknown() {
+        step.read(slot, part, target);
+    }
+}
+
+const fn kind_of(part: Part) -> Kind {
+    match part {
+        Part::Listener => Kind::AutoscalingListener,
+        Part::ServiceAccount => Kind::ServiceAccount,
+        Part::Role => Kind::Role,
+        Part::RoleBinding => Kind::RoleBinding,
+        Part::ProxySecret | Part::ConfigSecret => Kind::Secret,
+        Part::Pod => Kind::Pod,
+    }
+}

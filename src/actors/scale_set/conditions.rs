@@ -1,0 +1,176 @@
+//! Conditions of a scale set: what was found in one step, and how it is brought into the list
+//! that is there.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+
+use crate::clock::Timestamp;
+
+/// Names of the conditions.
+pub mod kinds {
+    /// The Actions service knows the scale set.
+    pub const REGISTERED: &str = "Registered";
+    /// The listener runs.
+    pub const LISTENER_READY: &str = "ListenerReady";
+    /// Runners can be made and get ready.
+    pub const RUNNERS_READY: &str = "RunnersReady";
+    /// All of these: jobs are taken.
+    pub const READY: &str = "Ready";
+    /// The scale set comes from a chart that this controller was tested with. There only
+    /// when it does not.
+    pub const VERSION_TESTED: &str = "VersionTested";
+}
+
+/// What one step found about one condition.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Finding {
+    /// Nothing: what the condition says stays.
+    #[default]
+    Unknown,
+    /// It holds.
+    Holds(Why),
+    /// It does not hold.
+    Fails(Why),
+    /// It has no place in the list.
+    Absent,
+}
+
+/// The reason for a finding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Why {
+    /// One word in UpperCamelCase.
+    pub reason: String,
+    /// A sentence that says what to do, where something is to be done.
+    pub message: String,
+}
+
+impl Finding {
+    /// That it holds.
+    pub fn holds(reason: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::Holds(Why {
+            reason: reason.into(),
+            message: message.into(),
+        })
+    }
+
+    /// That it does not hold.
+    pub fn fails(reason: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::Fails(Why {
+            reason: reason.into(),
+            message: message.into(),
+        })
+    }
+}
+
+/// What one step found.
+#[derive(Debug, Default)]
+pub struct Findings {
+    /// About [`kinds::REGISTERED`].
+    pub registered: Finding,
+    /// About [`kinds::LISTENER_READY`].
+    pub listener: Finding,
+    /// About [`kinds::RUNNERS_READY`].
+    pub runners: Finding,
+    /// About [`kinds::READY`], where that does not follow from the three.
+    pub ready: Finding,
+    /// About [`kinds::VERSION_TESTED`].
+    pub version: Finding,
+    /// Everything that the spec asks for is in place.
+    pub settled: bool,
+    /// The scale set is parked.
+    pub parked: bool,
+}
+
+impl Findings {
+    /// The list that takes the place of `live`. Conditions of others stay; a transition time
+    /// changes only with the status.
+    #[must_use]
+    pub fn applied_to(
+        &self,
+        live: &[Condition],
+        generation: Option<i64>,
+        now: Timestamp,
+    ) -> Vec<Condition> {
+        let mut list = live.to_vec();
+        let named = [
+            (kinds::REGISTERED, &self.registered),
+            (kinds::LISTENER_READY, &self.listener),
+            (kinds::RUNNERS_READY, &self.runners),
+            (kinds::VERSION_TESTED, &self.version),
+        ];
+        for (kind, finding) in named {
+            apply(&mut list, kind, finding, generation, now);
+        }
+        let ready = match &self.ready {
+            Finding::Unknown => summed_up(&list),
+            given => given.clone(),
+        };
+        apply(&mut list, kinds::READY, &ready, generation, now);
+        list
+    }
+}
+
+/// `Ready` as it follows from the conditions that it sums up.
+fn summed_up(list: &[Condition]) -> Finding {
+    for kind in [
+        kinds::REGISTERED,
+        kinds::LISTENER_READY,
+        kinds::RUNNERS_READY,
+    ] {
+        match list.iter().find(|condition| condition.type_ == kind) {
+            None => return Finding::fails("Starting", format!("{kind} is not known yet")),
+            Some(condition) if condition.status != "True" => {
+                return Finding::fails(&condition.reason, &condition.message);
+            }
+            Some(_) => {}
+        }
+    }
+    Finding::holds("Ready", "jobs are taken")
+}
+
+fn apply(
+    list: &mut Vec<Condition>,
+    kind: &str,
+    finding: &Finding,
+    generation: Option<i64>,
+    now: Timestamp,
+) {
+    let (status, why) = match finding {
+        Finding::Unknown => return,
+        Finding::Absent => {
+            list.retain(|condition| condition.type_ != kind);
+            return;
+        }
+        Finding::Holds(why) => ("True", why),
+        Finding::Fails(why) => ("False", why),
+    };
+    let known = list.iter_mut().find(|condition| condition.type_ == kind);
+    let since = known
+        .as_ref()
+        .filter(|known| known.status == status)
+        .map_or(Time(now), |known| known.last_transition_time.clone());
+    let condition = Condition {
+        type_: kind.to_owned(),
+        status: status.to_owned(),
+        reason: word(&why.reason),
+        message: why.message.clone(),
+        observed_generation: generation,
+        last_transition_time: since,
+    };
+    match known {
+        Some(known) => *known = condition,
+        None => list.push(condition),
+    }
+}
+
+/// A reason must be one word; what pods give as reasons is not always.
+fn word(reason: &str) -> String {
+    let kept: String = reason
+        .chars()
+        .filter(|c| c.is_ascii_alphanumeric() || *c == '_')
+        .collect();
+    if kept.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        kept
+    } else {
+        format!("Reason{kept}")
+    }
+}

@@ -1,0 +1,219 @@
+//! The deletion of a scale set: listener, runners, the registration, the chart's protected
+//! objects, finalizer, each when what comes before it is gone.
+
+use k8s_openapi::jiff::SignedDuration;
+use serde_json::json;
+
+use super::conditions::Finding;
+use super::registration::recorded_id;
+use super::state::ScaleSetMachine;
+use super::step::Step;
+use super::vocabulary::ScaleSetTag;
+use crate::actors::backoff::Schedule;
+use crate::actors::listener::owned::{Ownership, ownership};
+use crate::actors::tracked::Presence;
+use crate::api::AutoscalingRunnerSet;
+use crate::api::constants::annotations::RUNNER_SCALE_SET_ID;
+use crate::api::constants::finalizers;
+use crate::clock::Timestamp;
+use crate::messages::{
+    ActionsAnswer, ActionsCall, ActionsError, ActionsErrorKind, ActionsRequest, EventSeverity,
+    KubeObject, KubeRequest,
+};
+use crate::resources::{listener_name, tenant_of_set};
+
+/// For a deletion in the service that failed.
+const CALLS: Schedule = Schedule {
+    first_ms: 1_000,
+    cap_ms: 60_000,
+};
+/// A service that cannot be reached for so long does not hold a deletion any longer.
+const GIVE_UP_AFTER: SignedDuration = SignedDuration::from_mins(10);
+
+/// How far the deletion of the scale set in the service has come.
+#[derive(Debug, Default)]
+pub struct Deregistration {
+    in_flight: bool,
+    failures: u32,
+    not_before: Option<Timestamp>,
+    /// When it was first tried.
+    since: Option<Timestamp>,
+    /// The service has none of it any more, or it is left there.
+    done: bool,
+    /// Why it is left there.
+    left: Option<ActionsError>,
+    error: Option<ActionsError>,
+}
+
+impl Deregistration {
+    /// Takes in the end of the call.
+    pub fn finish(
+        &mut self,
+        now: Timestamp,
+        result: Result<ActionsAnswer, ActionsError>,
+        who: &str,
+    ) {
+        self.in_flight = false;
+        let error = match result {
+            Ok(_) => None,
+            Err(error) if error.kind == ActionsErrorKind::ScaleSetNotFound => None,
+            Err(error) => Some(error),
+        };
+        let Some(error) = error else {
+            self.done = true;
+            return;
+        };
+        let mendable = !matches!(
+            error.kind,
+            ActionsErrorKind::Credentials
+                | ActionsErrorKind::Unauthorized
+                | ActionsErrorKind::Config
+        );
+        let since = *self.since.get_or_insert(now);
+        if mendable && now.duration_since(since) < GIVE_UP_AFTER {
+            self.failures = self.failures.saturating_add(1);
+            let own = CALLS.until(now, self.failures, who);
+            let asked = error
+                .retry_after
+                .and_then(|wait| now.saturating_add(wait).ok());
+            self.not_before = Some(asked.map_or(own, |time| time.max(own)));
+            self.error = Some(error);
+        } else {
+            self.done = true;
+            self.left = Some(error);
+        }
+    }
+}
+
+impl ScaleSetMachine {
+    /// Takes the next step of the deletion.
+    pub(super) fn delete(&mut self, ars: &AutoscalingRunnerSet, step: &mut Step) {
+        let known = ars.metadata.finalizers.as_deref().unwrap_or_default();
+        if !known
+            .iter()
+            .any(|name| name == finalizers::AUTOSCALING_RUNNER_SET)
+        {
+            self.await_end(ars, step);
+            return;
+        }
+        let waits_for = self.take_down(ars, step);
+        if let Some(what) = waits_for {
+            step.findings.ready = Finding::fails("Deleting", format!("waiting for {what}"));
+        }
+    }
+
+    /// Takes the next step. Answers with what it waits for.
+    fn take_down(&mut self, ars: &AutoscalingRunnerSet, step: &mut Step) -> Option<String> {
+        // one that was never heard of may be there all the same
+        self.listeners.entry(listener_name(ars)).or_default();
+        if !self.remove_listeners(None, step) {
+            return Some("the listener to end".to_owned());
+        }
+        if !self.remove_runner_set(ars, step) {
+            return Some(self.remaining_runners());
+        }
+        if !self.deregister(ars, step) {
+            let error = self.deregistration.error.as_ref();
+            let reason = error.map_or(String::new(), |error| format!(": {error}"));
+            return Some(format!(
+                "the scale set to be deleted in the Actions service{reason}"
+            ));
+        }
+        if !self.release_protected(ars, step) {
+            return Some("the chart's protected objects to be released".to_owned());
+        }
+        let known = ars.metadata.finalizers.as_deref().unwrap_or_default();
+        let rest: Vec<&String> = known
+            .iter()
+            .filter(|name| *name != finalizers::AUTOSCALING_RUNNER_SET)
+            .collect();
+        let body = json!({ "metadata": { "finalizers": rest } });
+        self.patch_scale_set_at(ars, body, step);
+        None
+    }
+
+    fn remove_runner_set(&mut self, ars: &AutoscalingRunnerSet, step: &mut Step) -> bool {
+        match self.runner_set.object.presence().clone() {
+            Presence::Unknown => {
+                self.read_runner_set(step);
+                false
+            }
+            Presence::Absent => self.runner_set.is_gone(),
+            Presence::Present(live) if ownership(&live.metadata, ars) == Ownership::Foreign => true,
+            Presence::Present(live) => {
+                if live.metadata.deletion_timestamp.is_none() {
+                    self.delete_runner_set(&live, step);
+                }
+                false
+            }
+        }
+    }
+
+    fn remaining_runners(&self) -> String {
+        let counts = self.runner_set.report.as_ref().map(|report| report.counts);
+        match counts {
+            Some(counts) if counts.running > 0 => {
+                format!("{} runners to finish their jobs", counts.running)
+            }
+            _ => "the runners to end".to_owned(),
+        }
+    }
+
+    /// Deletes the scale set in the service and then forgets its id. Says whether that is done.
+    fn deregister(&mut self, ars: &AutoscalingRunnerSet, step: &mut Step) -> bool {
+        if self.registration.is_calling() {
+            // what that call makes has to go too
+            return false;
+        }
+        let recorded = recorded_id(ars);
+        let Some(id) = self.registration.unrecorded_id().or(recorded) else {
+            return true;
+        };
+        if self.deregistration.done {
+            self.say_what_is_left(ars, id, step);
+            if recorded.is_some() {
+                self.forget_id(ars, step);
+            }
+            return recorded.is_none();
+        }
+        let deregistration = &mut self.deregistration;
+        if deregistration.in_flight {
+            return false;
+        }
+        if let Some(time) = deregistration.not_before.filter(|time| *time > step.now) {
+            step.wake.at(time);
+            return false;
+        }
+        deregistration.in_flight = true;
+        deregistration.since.get_or_insert(step.now);
+        let tenant = tenant_of_set(ars);
+        let call = ActionsCall::DeleteScaleSet { id };
+        step.call(ScaleSetTag::Deregistration, ActionsRequest { tenant, call });
+        false
+    }
+
+    fn say_what_is_left(&mut self, ars: &AutoscalingRunnerSet, id: i64, step: &mut Step) {
+        if let Some(error) = self.deregistration.left.clone() {
+            let message = format!(
+                "the scale set with id {id} was left in the Actions service at {}, delete it \
+                 there: {error}",
+                ars.spec.github_config_url
+            );
+            self.announce(ars, EventSeverity::Warning, "ScaleSetLeft", message, step);
+        }
+    }
+
+    fn forget_id(&mut self, ars: &AutoscalingRunnerSet, step: &mut Step) {
+        let body = json!({ "metadata": { "annotations": { RUNNER_SCALE_SET_ID: null } } });
+        self.send_scale_set(step, body.to_string(), || {
+            KubeRequest::patch(ars.reference(), body)
+        });
+    }
+
+    /// Our part is done; others may hold the object.
+    fn await_end(&mut self, ars: &AutoscalingRunnerSet, step: &mut Step) {
+        let target = ars.reference();
+        let tag = ScaleSetTag::ScaleSet(crate::actors::listener::Verb::Read);
+        step.send(&mut self.ars, tag, Some("end"), || KubeRequest::Get(target));
+    }
+}

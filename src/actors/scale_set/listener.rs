@@ -1,0 +1,267 @@
+//! The AutoscalingListener: made once the scale set is registered, replaced when what it
+//! has to say changes, stopped while the scale set is parked.
+//!
+//! Two of them never have a pod at the same time: one under an old name goes first, and a
+//! successor of the same name is made when its predecessor is gone.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::conditions::Finding;
+use super::registration::{Registered, reason_of};
+use super::runner_set::OUTDATED;
+use super::state::ScaleSetMachine;
+use super::step::Step;
+use super::vocabulary::ScaleSetTag;
+use crate::actors::listener::Verb;
+use crate::actors::listener::owned::FREELY;
+use crate::actors::tracked::Presence;
+use crate::api::constants::labels;
+use crate::api::{
+    AutoscalingListener, AutoscalingListenerPhase, AutoscalingListenerSpec, AutoscalingRunnerSet,
+};
+use crate::messages::{EventSeverity, Kind, KubeObject, KubeRequest, ObjectRef};
+use crate::resources::{autoscaling_listener, listener_name, metadata_patch};
+use crate::semantic::{deep_equal, drift};
+
+impl ScaleSetMachine {
+    /// Keeps the AutoscalingListener. Says whether it is as it should be and in place.
+    pub(super) fn keep_listener(
+        &mut self,
+        ars: &AutoscalingRunnerSet,
+        registered: Registered,
+        parked: bool,
+        step: &mut Step,
+    ) -> bool {
+        let mut desired = autoscaling_listener(ars, registered.id, &self.settings);
+        if parked {
+            desired.spec.phase = Some(AutoscalingListenerPhase::Stopped);
+        }
+        let name = listener_name(ars);
+        let others_gone = self.remove_listeners(Some(&name), step);
+        let child = self.listeners.entry(name.clone()).or_default();
+        let settled = match child.object.presence().clone() {
+            Presence::Unknown => {
+                self.read_listener(&name, step);
+                false
+            }
+            Presence::Absent => {
+                if others_gone && registered.confirmed {
+                    self.create_listener(&name, desired, step);
+                }
+                false
+            }
+            Presence::Present(live) => self.correct_listener(ars, &live, &desired, step),
+        };
+        step.findings.listener = self.listener_finding(&name, parked);
+        let child = self.listeners.get(&name);
+        settled && (parked || child.is_some_and(super::children::ListenerChild::is_ready))
+    }
+
+    /// Deletes every AutoscalingListener but the one of that name. Says whether they are gone.
+    pub(super) fn remove_listeners(&mut self, but: Option<&str>, step: &mut Step) -> bool {
+        self.listeners
+            .retain(|name, child| but == Some(name.as_str()) || !child.is_gone());
+        let (namespace, scale_set) = (self.namespace.clone(), self.name.clone());
+        let mut gone = true;
+        let mut unknown = Vec::new();
+        for (name, child) in &mut self.listeners {
+            if but == Some(name.as_str()) {
+                continue;
+            }
+            match child.object.presence().clone() {
+                Presence::Unknown => {
+                    gone = false;
+                    unknown.push(name.clone());
+                }
+                // the actor may still be busy with what is left
+                Presence::Absent => gone = false,
+                Presence::Present(live) if !is_of(&live, &namespace, &scale_set) => {}
+                Presence::Present(live) => {
+                    gone = false;
+                    if live.metadata.deletion_timestamp.is_none() {
+                        let tag = ScaleSetTag::Listener(name.clone(), Verb::Delete);
+                        let uid = live.metadata.uid.clone();
+                        step.delete(&mut child.object, tag, live.as_ref(), uid);
+                    }
+                }
+            }
+        }
+        for name in unknown {
+            self.read_listener(&name, step);
+        }
+        gone
+    }
+
+    /// Whether the AutoscalingListener of the current spec has to be created next.
+    pub(super) fn has_no_listener(&self, ars: &AutoscalingRunnerSet) -> bool {
+        let child = self.listeners.get(&listener_name(ars));
+        child.is_some_and(|child| child.object.is_absent() && !child.object.is_in_flight())
+    }
+
+    pub(super) fn read_listener(&mut self, name: &str, step: &mut Step) {
+        let namespace = &self.settings.namespace;
+        let target = ObjectRef::new(Kind::AutoscalingListener, namespace, name);
+        let tag = ScaleSetTag::Listener(name.to_owned(), Verb::Read);
+        if let Some(child) = self.listeners.get_mut(name) {
+            step.read(&mut child.object, tag, target);
+        }
+    }
+
+    /// Whether the AutoscalingListener says that it is this scale set's.
+    pub(super) fn owns(&self, listener: &AutoscalingListener) -> bool {
+        is_of(listener, &self.namespace, &self.name)
+    }
+
+    fn create_listener(&mut self, name: &str, desired: AutoscalingListener, step: &mut Step) {
+        let Some(child) = self.listeners.get_mut(name) else {
+            return;
+        };
+        let tag = ScaleSetTag::Listener(name.to_owned(), Verb::Create);
+        // a replacement is slowed down where the old one is deleted
+        let sent = step.send(&mut child.object, tag, FREELY, || {
+            KubeRequest::Create(desired.into())
+        });
+        if sent {
+            self.registration.used();
+        }
+    }
+
+    fn correct_listener(
+        &mut self,
+        ars: &AutoscalingRunnerSet,
+        live: &Arc<AutoscalingListener>,
+        desired: &AutoscalingListener,
+        step: &mut Step,
+    ) -> bool {
+        if !self.may_keep_listener(ars, live, step) {
+            return false;
+        }
+        let name = live.metadata.name.clone().unwrap_or_default();
+        let Some(child) = self.listeners.get_mut(&name) else {
+            return false;
+        };
+        if let Some(difference) = difference(live, desired) {
+            let tag = ScaleSetTag::Listener(name, Verb::Delete);
+            if step.delete(&mut child.object, tag, live.as_ref(), &difference) {
+                let message = format!("the listener is replaced: {difference}");
+                self.announce(
+                    ars,
+                    EventSeverity::Normal,
+                    "ListenerReplaced",
+                    message,
+                    step,
+                );
+            }
+            return false;
+        }
+        let phase = |spec: &AutoscalingListenerSpec| spec.phase.unwrap_or_default();
+        let wanted = phase(&desired.spec);
+        if phase(&live.spec) == wanted {
+            return !child.object.is_in_flight();
+        }
+        let body = json!({ "spec": { "phase": wanted } });
+        let tag = ScaleSetTag::Listener(name, Verb::Patch);
+        let what = Some((Verb::Patch, body.to_string()));
+        step.send(&mut child.object, tag, what, || {
+            KubeRequest::patch(live.reference(), body)
+        });
+        false
+    }
+
+    /// Whether the live one is ours and stays.
+    fn may_keep_listener(
+        &mut self,
+        ars: &AutoscalingRunnerSet,
+        live: &Arc<AutoscalingListener>,
+        step: &mut Step,
+    ) -> bool {
+        if live.metadata.deletion_timestamp.is_some() {
+            return false;
+        }
+        if self.owns(live) {
+            return true;
+        }
+        let theirs = &live.spec;
+        let message = format!(
+            "{} belongs to the scale set {}/{} and is in the way: remove it",
+            live.reference(),
+            theirs.autoscaling_runner_set_namespace,
+            theirs.autoscaling_runner_set_name,
+        );
+        self.announce(ars, EventSeverity::Warning, "ForeignObject", message, step);
+        let name = live.metadata.name.clone().unwrap_or_default();
+        if let Some(child) = self.listeners.get_mut(&name) {
+            let tag = ScaleSetTag::Listener(name, Verb::Read);
+            let target = live.reference();
+            step.send(
+                &mut child.object,
+                tag,
+                Some((Verb::Read, "foreign")),
+                || KubeRequest::Get(target),
+            );
+        }
+        false
+    }
+
+    fn listener_finding(&self, name: &str, parked: bool) -> Finding {
+        if parked {
+            return Finding::fails("Stopped", OUTDATED);
+        }
+        let Some(child) = self.listeners.get(name) else {
+            return Finding::Unknown;
+        };
+        if let Some(error) = child.object.last_error() {
+            let message = format!("AutoscalingListener {name}: {error}");
+            return Finding::fails("ListenerNotApplied", message);
+        }
+        let going = |live: &AutoscalingListener| live.metadata.deletion_timestamp.is_some();
+        match (&child.report, child.object.get()) {
+            (_, None) if child.object.is_absent() => match self.registration.error() {
+                Some(error) => Finding::fails(reason_of(error.kind), &error.message),
+                None => Finding::fails("Creating", "the listener is being created"),
+            },
+            (_, Some(live)) if going(live) => {
+                Finding::fails("Replacing", "the listener is being replaced")
+            }
+            (Some(report), _) if report.ready => {
+                Finding::holds("ListenerRunning", "the listener runs")
+            }
+            (Some(report), _) => match &report.reason {
+                Some((reason, message)) => Finding::fails(reason, message),
+                None => Finding::fails("Starting", "the listener is being set up"),
+            },
+            (None, _) => Finding::Unknown,
+        }
+    }
+}
+
+/// Whether the AutoscalingListener is that scale set's: it says so in its spec or, should that
+/// have been edited, in its labels.
+fn is_of(listener: &AutoscalingListener, namespace: &str, name: &str) -> bool {
+    let spec = &listener.spec;
+    let label = |key: &str| {
+        let all = listener.metadata.labels.as_ref();
+        all.and_then(|all| all.get(key)).map(String::as_str)
+    };
+    (spec.autoscaling_runner_set_namespace == namespace && spec.autoscaling_runner_set_name == name)
+        || (label(labels::SCALE_SET_NAMESPACE) == Some(namespace)
+            && label(labels::SCALE_SET_NAME) == Some(name))
+}
+
+/// Where the live one differs such that it is replaced; its phase can be changed.
+fn difference(live: &AutoscalingListener, desired: &AutoscalingListener) -> Option<String> {
+    let without_phase = |spec: &AutoscalingListenerSpec| AutoscalingListenerSpec {
+        phase: None,
+        ..spec.clone()
+    };
+    let (known, wanted) = (without_phase(&live.spec), without_phase(&desired.spec));
+    if !deep_equal(&known, &wanted) {
+        let added = drift(&wanted, &known).map(|drift| format!("spec.{drift}"));
+        let removed = || drift(&known, &wanted).map(|drift| format!("spec.{} is gone", drift.path));
+        return added.or_else(removed).or_else(|| Some("spec".to_owned()));
+    }
+    metadata_patch(&live.metadata, &desired.metadata)
+        .map(|patch| format!("metadata lacks {}", patch["metadata"]))
+}

@@ -1,0 +1,35 @@
+//! What is left below an AutoscalingRunnerSet that is gone, its finalizer forced off.
+//!
+//! Listeners are told to delete themselves; the EphemeralRunnerSet is collected with its owner.
+
+use super::state::ScaleSetMachine;
+use super::step::Step;
+use super::vocabulary::ScaleSetReport;
+use crate::messages::{Effect, ListenerCommand, ListenerDirective, ScaleSetDirective};
+
+impl ScaleSetMachine {
+    /// Waits until all children are gone, then ends.
+    pub(super) fn wind_up(&mut self, step: &mut Step) {
+        // what is being created is about to be there
+        let mut left = self.runner_set.alive || self.runner_set.object.is_in_flight();
+        for (name, child) in &mut self.listeners {
+            left |= child.alive || child.object.is_in_flight();
+            let known = child.object.get();
+            let going = known.is_some_and(|live| live.metadata.deletion_timestamp.is_some());
+            if child.alive && !going && !child.told {
+                child.told = true;
+                let directive = ListenerDirective::Tell(ListenerCommand::Orphaned);
+                step.effects
+                    .push(Effect::Child(ScaleSetDirective::Listener {
+                        name: name.clone(),
+                        directive,
+                    }));
+            }
+        }
+        if !left {
+            self.stopped = true;
+            step.effects.push(Effect::Report(ScaleSetReport::Gone));
+            step.effects.push(Effect::Stop);
+        }
+    }
+}

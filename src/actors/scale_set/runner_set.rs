@@ -1,0 +1,279 @@
+//! The EphemeralRunnerSet: made, given each new runner spec under a higher revision, and put to
+//! rest while the service rejects its runners.
+//!
+//! `replicas` and `patchID` are the listener's and touched only while the set is parked.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use super::conditions::Finding;
+use super::merge_diff::merge_diff;
+use super::state::ScaleSetMachine;
+use super::step::Step;
+use super::vocabulary::ScaleSetTag;
+use crate::actors::listener::Verb;
+use crate::actors::listener::owned::{Ownership, owner_patch, ownership};
+use crate::actors::tracked::Presence;
+use crate::api::{AutoscalingRunnerSet, EphemeralRunnerSet, EphemeralRunnerSetPhase};
+use crate::messages::{EventSeverity, Kind, KubeObject, KubeRequest, ObjectRef};
+use crate::resources::ephemeral_runner_set;
+use crate::semantic::{deep_equal, drift};
+
+/// How the runner set stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunnerSetState {
+    /// Something about it is on its way.
+    Changing,
+    /// It is as the spec asks.
+    Settled,
+    /// It is as the spec asks, and the service rejects its runners.
+    Rejected,
+}
+
+impl ScaleSetMachine {
+    /// Keeps the EphemeralRunnerSet.
+    pub(super) fn keep_runner_set(
+        &mut self,
+        ars: &AutoscalingRunnerSet,
+        scale_set_id: i64,
+        step: &mut Step,
+    ) -> RunnerSetState {
+        let desired = ephemeral_runner_set(ars, scale_set_id, &self.settings);
+        let state = match self.runner_set.object.presence().clone() {
+            Presence::Unknown => {
+                self.read_runner_set(step);
+                RunnerSetState::Changing
+            }
+            Presence::Absent => {
+                self.send_runner_set(step, Verb::Create, "", || {
+                    KubeRequest::Create(desired.into())
+                });
+                RunnerSetState::Changing
+            }
+            Presence::Present(live) => self.correct_runner_set(ars, &live, &desired, step),
+        };
+        if step.findings.runners == Finding::Unknown {
+            step.findings.runners = self.runners_finding(state);
+        }
+        state
+    }
+
+    pub(super) fn runner_set_reference(&self) -> ObjectRef {
+        ObjectRef::new(Kind::EphemeralRunnerSet, &self.namespace, &self.name)
+    }
+
+    pub(super) fn read_runner_set(&mut self, step: &mut Step) {
+        let target = self.runner_set_reference();
+        let tag = ScaleSetTag::RunnerSet(Verb::Read);
+        step.read(&mut self.runner_set.object, tag, target);
+    }
+
+    fn send_runner_set(
+        &mut self,
+        step: &mut Step,
+        verb: Verb,
+        what: impl std::hash::Hash,
+        request: impl FnOnce() -> KubeRequest,
+    ) -> bool {
+        let tag = ScaleSetTag::RunnerSet(verb);
+        step.send(
+            &mut self.runner_set.object,
+            tag,
+            Some((verb, what)),
+            request,
+        )
+    }
+
+    fn correct_runner_set(
+        &mut self,
+        ars: &AutoscalingRunnerSet,
+        live: &Arc<EphemeralRunnerSet>,
+        desired: &EphemeralRunnerSet,
+        step: &mut Step,
+    ) -> RunnerSetState {
+        if !self.may_keep_runner_set(ars, live, step) {
+            return RunnerSetState::Changing;
+        }
+        let change = change(live, desired);
+        if let Some(body) = change.patch {
+            let lock = change.lock;
+            let sent =
+                self.send_runner_set(step, Verb::Patch, change.what, || KubeRequest::Patch {
+                    target: live.reference(),
+                    body,
+                    status: false,
+                    lock,
+                });
+            if sent && let Some(revision) = change.revision {
+                let text = change.difference.unwrap_or_default();
+                let message = format!("runner spec changed, revision {revision}: {text}");
+                self.announce(
+                    ars,
+                    EventSeverity::Normal,
+                    "RunnerSpecChanged",
+                    message,
+                    step,
+                );
+            }
+            return RunnerSetState::Changing;
+        }
+        if !is_rejected(live) {
+            return RunnerSetState::Settled;
+        }
+        if live.spec.replicas.unwrap_or(0) != 0 || live.spec.patch_id != 0 {
+            let body = json!({ "spec": { "replicas": 0, "patchID": 0 } });
+            self.send_runner_set(step, Verb::Patch, "park", || {
+                KubeRequest::patch(live.reference(), body)
+            });
+        }
+        RunnerSetState::Rejected
+    }
+
+    /// Whether the live one is ours and stays. If not, it is removed, waited for, or named to a
+    /// person.
+    fn may_keep_runner_set(
+        &mut self,
+        ars: &AutoscalingRunnerSet,
+        live: &Arc<EphemeralRunnerSet>,
+        step: &mut Step,
+    ) -> bool {
+        match ownership(&live.metadata, ars) {
+            _ if live.metadata.deletion_timestamp.is_some() => false,
+            Ownership::Ours | Ownership::Nobodys => true,
+            Ownership::Predecessors => {
+                self.delete_runner_set(live, step);
+                false
+            }
+            Ownership::Foreign => {
+                let message = format!(
+                    "{} belongs to somebody else and is in the way: remove or rename it",
+                    live.reference()
+                );
+                step.findings.runners = Finding::fails("ForeignObject", &message);
+                self.announce(ars, EventSeverity::Warning, "ForeignObject", message, step);
+                let target = live.reference();
+                self.send_runner_set(step, Verb::Read, "foreign", || KubeRequest::Get(target));
+                false
+            }
+        }
+    }
+
+    /// Deletes the EphemeralRunnerSet; its actor lets it go when its runners are gone.
+    pub(super) fn delete_runner_set(&mut self, live: &EphemeralRunnerSet, step: &mut Step) {
+        let tag = ScaleSetTag::RunnerSet(Verb::Delete);
+        let uid = live.metadata.uid.clone();
+        step.delete(&mut self.runner_set.object, tag, live, uid);
+    }
+
+    fn runners_finding(&self, state: RunnerSetState) -> Finding {
+        if state == RunnerSetState::Rejected {
+            return Finding::fails("Outdated", OUTDATED);
+        }
+        if let Some(error) = self.runner_set.object.last_error() {
+            let target = self.runner_set_reference();
+            return Finding::fails("RunnerSetNotApplied", format!("{target}: {error}"));
+        }
+        match &self.runner_set.report {
+            Some(report) => match &report.problem {
+                Some((reason, message)) => Finding::fails(reason, message),
+                None => Finding::holds("RunnersReady", "runners can be made"),
+            },
+            None if self.runner_set.object.is_absent() => {
+                Finding::fails("Creating", "the EphemeralRunnerSet is being created")
+            }
+            None => Finding::Unknown,
+        }
+    }
+}
+
+/// What a person has to do about a parked scale set.
+pub const OUTDATED: &str = "GitHub rejects the version of the runner in the template: change \
+                            spec.template to a newer runner image";
+
+/// Whether a runner of the spec that stands there was rejected. While a new revision is not
+/// applied yet, the verdict is about the one before.
+fn is_rejected(live: &EphemeralRunnerSet) -> bool {
+    let Some(status) = &live.status else {
+        return false;
+    };
+    status.phase == Some(EphemeralRunnerSetPhase::Outdated)
+        && applied(live) >= live.spec.actionable_revision.unwrap_or(0)
+}
+
+fn applied(live: &EphemeralRunnerSet) -> i64 {
+    let status = live.status.as_ref();
+    status
+        .and_then(|status| status.applied_actionable_revision)
+        .unwrap_or(0)
+}
+
+/// What has to change on a live EphemeralRunnerSet.
+#[derive(Default)]
+struct Change {
+    patch: Option<Value>,
+    lock: Option<String>,
+    /// Tells the change apart from others; the revision is no part of it, since it would make
+    /// each attempt another one.
+    what: String,
+    revision: Option<i64>,
+    difference: Option<String>,
+}
+
+fn change(live: &EphemeralRunnerSet, desired: &EphemeralRunnerSet) -> Change {
+    let (known, wanted) = (&live.spec, &desired.spec);
+    let new_spec = !deep_equal(&known.ephemeral_runner_spec, &wanted.ephemeral_runner_spec);
+    let new_metadata = !deep_equal(
+        &known.ephemeral_runner_metadata,
+        &wanted.ephemeral_runner_metadata,
+    );
+    let mut change = Change::default();
+    let mut spec = Map::new();
+    if new_spec {
+        let old = json!(known.ephemeral_runner_spec);
+        let new = json!(wanted.ephemeral_runner_spec);
+        spec.insert("ephemeralRunnerSpec".to_owned(), merge_diff(&old, &new));
+        change.difference = first_difference(live, desired);
+    }
+    if new_metadata {
+        let old = json!(known.ephemeral_runner_metadata);
+        let new = json!(wanted.ephemeral_runner_metadata);
+        spec.insert("ephemeralRunnerMetadata".to_owned(), merge_diff(&old, &new));
+    }
+    let mut body = Map::new();
+    let metadata = crate::resources::metadata_patch(&live.metadata, &desired.metadata);
+    let owners = owner_patch(&live.metadata, &desired.metadata);
+    // a list is replaced as a whole, so nobody may add to it in between
+    change.lock = owners.as_ref().and(live.metadata.resource_version.clone());
+    for patch in [metadata, owners].into_iter().flatten() {
+        if let Value::Object(mut patch) = patch
+            && let Some(Value::Object(fields)) = patch.remove("metadata")
+        {
+            let known = body.entry("metadata").or_insert_with(|| json!({}));
+            if let Value::Object(known) = known {
+                known.extend(fields);
+            }
+        }
+    }
+    change.what = json!([spec, body]).to_string();
+    // a correction of the runner metadata also counts as one of what was rejected
+    if new_spec || (new_metadata && is_rejected(live)) {
+        let revision = known.actionable_revision.unwrap_or(0).max(applied(live)) + 1;
+        spec.insert("actionableRevision".to_owned(), json!(revision));
+        change.revision = Some(revision);
+    }
+    if !spec.is_empty() {
+        body.insert("spec".to_owned(), Value::Object(spec));
+    }
+    change.patch = (!body.is_empty()).then_some(Value::Object(body));
+    change
+}
+
+fn first_difference(live: &EphemeralRunnerSet, desired: &EphemeralRunnerSet) -> Option<String> {
+    let (live, desired) = (
+        &live.spec.ephemeral_runner_spec,
+        &desired.spec.ephemeral_runner_spec,
+    );
+    let added = drift(desired, live).map(|drift| drift.to_string());
+    added.or_else(|| drift(live, desired).map(|drift| format!("{} is gone", drift.path)))
+}

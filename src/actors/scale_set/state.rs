@@ -1,0 +1,341 @@
+//! The scale set's state, and the order in which it is looked at.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::children::{ListenerChild, RunnerSetChild};
+use super::conditions::Finding;
+use super::deletion::Deregistration;
+use super::protection::Protection;
+use super::registration::Registration;
+use super::runner_set::RunnerSetState;
+use super::status::StatusWriter;
+use super::step::Step;
+use super::vocabulary::{
+    ChildReport, ScaleSetCommand, ScaleSetReport, ScaleSetSummary, ScaleSetTag,
+};
+use crate::actors::listener::Verb;
+use crate::actors::listener::owned::Owned;
+use crate::actors::tracked::Presence;
+use crate::actors::{EffectOf, InputOf, Machine};
+use crate::api::AutoscalingRunnerSet;
+use crate::api::constants::{finalizers, labels};
+use crate::clock::Timestamp;
+use crate::messages::{
+    Effect, EventNote, EventSeverity, Input, Kind, KubeObject, KubeRequest, ListenerCommand,
+    Object, ObjectRef, ScaleSetDirective,
+};
+use crate::resources::ControllerSettings;
+
+/// Versions of charts that this controller was tested with, by their beginning.
+const TESTED_CHARTS: [&str; 2] = ["0.14.", "0.15."];
+
+/// Decides everything about one scale set.
+#[derive(Debug)]
+pub struct ScaleSetMachine {
+    pub(super) namespace: String,
+    pub(super) name: String,
+    pub(super) settings: Arc<ControllerSettings>,
+    /// All objects of the start were delivered.
+    synced: bool,
+    pub(super) ars: Owned<AutoscalingRunnerSet>,
+    /// By the name of the AutoscalingListener: one under an old name may linger.
+    pub(super) listeners: BTreeMap<String, ListenerChild>,
+    pub(super) runner_set: RunnerSetChild,
+    pub(super) registration: Registration,
+    pub(super) deregistration: Deregistration,
+    pub(super) protection: Protection,
+    pub(super) status: StatusWriter,
+    /// Uid and generation of the AutoscalingRunnerSet that the state is about.
+    about: Option<(String, Option<i64>)>,
+    /// Last message of each event by its reason.
+    announced: BTreeMap<&'static str, String>,
+    pub(super) summary: Option<ScaleSetSummary>,
+    pub(super) stopped: bool,
+}
+
+impl Machine for ScaleSetMachine {
+    const NAME: &'static str = "scale_set";
+    type Tag = ScaleSetTag;
+    type Command = ScaleSetCommand;
+    type Report = ScaleSetReport;
+    type ChildReport = ChildReport;
+    type Directive = ScaleSetDirective;
+
+    fn step(&mut self, now: Timestamp, input: InputOf<Self>) -> Vec<EffectOf<Self>> {
+        if self.stopped {
+            return Vec::new();
+        }
+        let mut step = Step::new(now);
+        self.take(input, &mut step);
+        self.follow_scale_set();
+        if self.synced {
+            self.evaluate(&mut step);
+        }
+        step.into_effects()
+    }
+}
+
+impl ScaleSetMachine {
+    /// Of the AutoscalingRunnerSet of that name. Nothing is known of it yet.
+    #[must_use]
+    pub fn new(
+        namespace: impl Into<String>,
+        name: impl Into<String>,
+        settings: Arc<ControllerSettings>,
+    ) -> Self {
+        Self {
+            namespace: namespace.into(),
+            name: name.into(),
+            settings,
+            synced: false,
+            ars: Owned::default(),
+            listeners: BTreeMap::new(),
+            runner_set: RunnerSetChild::default(),
+            registration: Registration::default(),
+            deregistration: Deregistration::default(),
+            protection: Protection::default(),
+            status: StatusWriter::default(),
+            about: None,
+            announced: BTreeMap::new(),
+            summary: None,
+            stopped: false,
+        }
+    }
+
+    pub(super) fn reference(&self) -> ObjectRef {
+        ObjectRef::new(Kind::AutoscalingRunnerSet, &self.namespace, &self.name)
+    }
+
+    // === taking the input in ===
+
+    fn take(&mut self, input: InputOf<Self>, step: &mut Step) {
+        match input {
+            Input::Observed(object) => self.observe(object, step),
+            Input::Gone { object, uid } if object.kind == Kind::AutoscalingRunnerSet => {
+                if object.name == self.name {
+                    self.ars.observe_gone(&uid);
+                }
+            }
+            Input::Gone { object, uid } => self.pass_on_gone(object, uid, step),
+            Input::Kube(tag, result) => self.finish(tag, result, step),
+            Input::Actions(tag, result) => self.answered(&tag, result, step),
+            Input::Command(ScaleSetCommand::Synced) => self.synced = true,
+            Input::Report(ChildReport::Listener(report)) => self.hear_listener(report, step),
+            Input::Report(ChildReport::RunnerSet(report)) => self.hear_runner_set(report, step),
+            Input::Tick => {}
+        }
+    }
+
+    fn observe(&mut self, object: Object, step: &mut Step) {
+        match object {
+            Object::AutoscalingRunnerSet(ars) => self.observe_scale_set(ars, step),
+            Object::AutoscalingListener(listener) if self.owns(&listener) => {
+                let name = listener.metadata.name.clone().unwrap_or_default();
+                let child = self.listeners.entry(name.clone()).or_default();
+                child.object.observe(listener.clone());
+                self.hand_to_listener(&name, listener, step);
+            }
+            Object::EphemeralRunnerSet(set) if set.metadata.name.as_ref() == Some(&self.name) => {
+                self.runner_set.object.observe(set.clone());
+                self.hand_to_runner_set(set.into_object(), step);
+            }
+            Object::EphemeralRunner(_) => self.hand_to_runner_set(object, step),
+            _ => {}
+        }
+    }
+
+    fn observe_scale_set(&mut self, ars: Arc<AutoscalingRunnerSet>, step: &mut Step) {
+        if ars.metadata.name.as_ref() != Some(&self.name) {
+            return;
+        }
+        let annotations = |ars: &AutoscalingRunnerSet| ars.metadata.annotations.clone();
+        let before = self.ars.get().map(|ars| annotations(ars));
+        let touched = before.is_some_and(|before| before != annotations(&ars));
+        if self.ars.observe(ars) && touched {
+            // a chart that changes a Secret shows it in an annotation
+            self.registration.forgive();
+            self.tell_listeners(&ListenerCommand::RefreshSources, step);
+        }
+    }
+
+    /// Follows the AutoscalingRunnerSet to another generation, or another one of the name.
+    fn follow_scale_set(&mut self) {
+        let Some(ars) = self.ars.get() else { return };
+        let uid = ars.metadata.uid.clone().unwrap_or_default();
+        let generation = ars.metadata.generation;
+        match &self.about {
+            Some((known, _)) if *known != uid => {
+                self.registration = Registration::default();
+                self.deregistration = Deregistration::default();
+                self.protection = Protection::default();
+                self.announced.clear();
+            }
+            // a person has changed something: it is tried at once
+            Some((_, known)) if *known != generation => self.registration.forgive(),
+            _ => {}
+        }
+        self.about = Some((uid, generation));
+    }
+
+    // === looking at the state ===
+
+    fn evaluate(&mut self, step: &mut Step) {
+        match self.ars.presence().clone() {
+            Presence::Unknown => {
+                let tag = ScaleSetTag::ScaleSet(Verb::Read);
+                let target = self.reference();
+                step.read(&mut self.ars, tag, target);
+            }
+            Presence::Absent => self.wind_up(step),
+            Presence::Present(ars) => {
+                if ars.metadata.deletion_timestamp.is_some() {
+                    self.delete(&ars, step);
+                } else {
+                    self.keep(&ars, step);
+                }
+                self.keep_status(&ars, step);
+                self.report_summary(&ars, step);
+            }
+        }
+    }
+
+    fn keep(&mut self, ars: &AutoscalingRunnerSet, step: &mut Step) {
+        if !self.keep_finalizer(ars, step) || !self.keep_valid(ars, step) {
+            return;
+        }
+        self.judge_version(ars, step);
+        let no_listener = self.has_no_listener(ars);
+        let Some(registered) = self.register(ars, no_listener, step) else {
+            return;
+        };
+        let runner_set = self.keep_runner_set(ars, registered.id, step);
+        let parked = runner_set == RunnerSetState::Rejected;
+        let listener = self.keep_listener(ars, registered, parked, step);
+        step.findings.parked = parked;
+        step.findings.settled =
+            registered.settled && listener && runner_set != RunnerSetState::Changing;
+        if step.findings.settled {
+            // the next change is news, even if it is the same again
+            self.settle("ListenerReplaced");
+        }
+    }
+
+    /// Nothing is made before the finalizer is there that sees to its end.
+    fn keep_finalizer(&mut self, ars: &AutoscalingRunnerSet, step: &mut Step) -> bool {
+        let known = ars.metadata.finalizers.as_deref().unwrap_or_default();
+        let ours = finalizers::AUTOSCALING_RUNNER_SET;
+        if known.iter().any(|name| name == ours) {
+            return true;
+        }
+        let mut all: Vec<&str> = known.iter().map(String::as_str).collect();
+        all.push(ours);
+        let body = json!({ "metadata": { "finalizers": all } });
+        self.patch_scale_set_at(ars, body, step);
+        if let Some(error) = self.ars.last_error() {
+            let message = format!("the finalizer cannot be added: {error}");
+            step.findings.ready = Finding::fails("NotWritable", message);
+        }
+        false
+    }
+
+    /// Nothing is made of a spec that makes no sense, and nothing is torn down for it.
+    fn keep_valid(&mut self, ars: &AutoscalingRunnerSet, step: &mut Step) -> bool {
+        const TOPIC: &str = "InvalidSpec";
+        let Err(problem) = check(ars) else {
+            self.settle(TOPIC);
+            return true;
+        };
+        step.findings.ready = Finding::fails(TOPIC, &problem);
+        self.announce(ars, EventSeverity::Warning, TOPIC, problem, step);
+        false
+    }
+
+    /// An untested chart is said to be one, and served all the same.
+    fn judge_version(&mut self, ars: &AutoscalingRunnerSet, step: &mut Step) {
+        const TOPIC: &str = "UntestedVersion";
+        let all = ars.metadata.labels.as_ref();
+        let version = all.and_then(|all| all.get(labels::VERSION));
+        let tested = |version: &&String| {
+            **version != self.settings.version
+                && !TESTED_CHARTS.iter().any(|known| version.starts_with(known))
+        };
+        let Some(version) = version.filter(tested) else {
+            self.settle(TOPIC);
+            step.findings.version = Finding::Absent;
+            return;
+        };
+        let message = format!(
+            "the chart's version {version} was not tested with controller {}: upgrade one of them",
+            self.settings.version
+        );
+        step.findings.version = Finding::fails(TOPIC, &message);
+        self.announce(ars, EventSeverity::Warning, TOPIC, message, step);
+    }
+
+    // === writing the AutoscalingRunnerSet ===
+
+    /// Sends a patch of the object itself, unless one of it or its status is in flight.
+    pub(super) fn send_scale_set(
+        &mut self,
+        step: &mut Step,
+        what: impl std::hash::Hash,
+        request: impl FnOnce() -> KubeRequest,
+    ) {
+        if !self.status.in_flight {
+            let tag = ScaleSetTag::ScaleSet(Verb::Patch);
+            step.send(&mut self.ars, tag, Some((Verb::Patch, what)), request);
+        }
+    }
+
+    /// As that, with an optimistic lock.
+    pub(super) fn patch_scale_set_at(
+        &mut self,
+        ars: &AutoscalingRunnerSet,
+        body: Value,
+        step: &mut Step,
+    ) {
+        self.send_scale_set(step, body.to_string(), || KubeRequest::Patch {
+            target: ars.reference(),
+            body,
+            status: false,
+            lock: ars.metadata.resource_version.clone(),
+        });
+    }
+
+    // === events ===
+
+    /// Publishes an event, once for each message.
+    pub(super) fn announce(
+        &mut self,
+        ars: &AutoscalingRunnerSet,
+        severity: EventSeverity,
+        reason: &'static str,
+        message: String,
+        step: &mut Step,
+    ) {
+        if self.announced.get(reason) == Some(&message) {
+            return;
+        }
+        self.announced.insert(reason, message.clone());
+        step.effects.push(Effect::Event(EventNote {
+            about: ars.reference(),
+            uid: ars.metadata.uid.clone().unwrap_or_default(),
+            severity,
+            reason,
+            message,
+        }));
+    }
+
+    /// What the event of that reason was about is over: the next one is news.
+    pub(super) fn settle(&mut self, reason: &'static str) {
+        self.announced.remove(reason);
+    }
+}
+
+/// Whether the spec makes sense.
+fn check(ars: &AutoscalingRunnerSet) -> Result<(), String> {
+    ars.validate().map_err(|problems| problems.to_string())
+}

@@ -1,0 +1,190 @@
+//! The status of a scale set: phase, observed generation, counts, conditions. Written when
+//! something in it has changed, at most once a second, and the last value always lands.
+
+use k8s_openapi::jiff::SignedDuration;
+use serde_json::json;
+
+use super::runner_set::OUTDATED;
+use super::state::ScaleSetMachine;
+use super::step::Step;
+use super::vocabulary::{GaugeLabels, ScaleSetReport, ScaleSetSummary, ScaleSetTag};
+use crate::actors::backoff;
+use crate::api::{
+    AutoscalingRunnerSet, AutoscalingRunnerSetPhase as Phase, AutoscalingRunnerSetStatus, ConfigUrl,
+};
+use crate::clock::Timestamp;
+use crate::messages::{
+    Effect, EventSeverity, KubeAnswer, KubeError, KubeErrorKind, KubeObject, KubeRequest,
+    RunnerCounts,
+};
+use crate::resources::listener_name;
+
+/// Between two writes.
+const PAUSE: SignedDuration = SignedDuration::from_secs(1);
+
+/// When the status may be written. Apart from the object's own back-off: what hinders another
+/// write of the object is said here.
+#[derive(Debug, Default)]
+pub struct StatusWriter {
+    pub in_flight: bool,
+    written: Option<Timestamp>,
+    failures: u32,
+    not_before: Option<Timestamp>,
+}
+
+impl StatusWriter {
+    /// Takes in the end of a write. Says whether the object has to be read again.
+    pub fn finish(
+        &mut self,
+        now: Timestamp,
+        result: &Result<KubeAnswer, KubeError>,
+        who: &str,
+    ) -> bool {
+        self.in_flight = false;
+        let Err(error) = result else {
+            self.failures = 0;
+            self.not_before = None;
+            return false;
+        };
+        self.failures = self.failures.saturating_add(1);
+        self.not_before = Some(backoff::REQUESTS.until(now, self.failures, who));
+        matches!(
+            error.kind,
+            KubeErrorKind::NotFound | KubeErrorKind::Conflict | KubeErrorKind::Unanswered
+        )
+    }
+
+    fn is_free(&self, step: &mut Step) -> bool {
+        let pause = self
+            .written
+            .and_then(|time| time.saturating_add(PAUSE).ok());
+        let until = pause.max(self.not_before);
+        match until {
+            _ if self.in_flight => false,
+            Some(time) if time > step.now => {
+                step.wake.at(time);
+                false
+            }
+            _ => true,
+        }
+    }
+}
+
+impl ScaleSetMachine {
+    /// Writes the status if it has changed.
+    pub(super) fn keep_status(&mut self, ars: &AutoscalingRunnerSet, step: &mut Step) {
+        let live = ars.status.clone().unwrap_or_default();
+        let wanted = self.wanted_status(ars, &live, step);
+        self.announce_phase(ars, live.phase, wanted.phase, step);
+        if wanted == live || self.ars.is_in_flight() || !self.status.is_free(step) {
+            return;
+        }
+        self.status.in_flight = true;
+        self.status.written = Some(step.now);
+        let body = json!({ "status": wanted });
+        let request = KubeRequest::patch_status(ars.reference(), body);
+        step.effects
+            .push(Effect::Kube(ScaleSetTag::Status, request));
+    }
+
+    fn wanted_status(
+        &self,
+        ars: &AutoscalingRunnerSet,
+        live: &AutoscalingRunnerSetStatus,
+        step: &Step,
+    ) -> AutoscalingRunnerSetStatus {
+        let generation = ars.metadata.generation;
+        let findings = &step.findings;
+        let mut wanted = live.clone();
+        wanted.conditions = findings.applied_to(&live.conditions, generation, step.now);
+        if ars.metadata.deletion_timestamp.is_none() {
+            wanted.phase = phase(generation, live, findings.settled, findings.parked);
+            if findings.settled {
+                wanted.observed_generation = generation;
+            }
+        }
+        if let Some(counts) = self.counts() {
+            wanted.current_runners = Some(counts.pending + counts.running);
+            wanted.pending_ephemeral_runners = Some(counts.pending);
+            wanted.running_ephemeral_runners = Some(counts.running);
+            wanted.failed_ephemeral_runners = Some(counts.failed);
+        }
+        wanted
+    }
+
+    /// How many runners there are, if that is known.
+    fn counts(&self) -> Option<RunnerCounts> {
+        match &self.runner_set.report {
+            Some(report) => Some(report.counts),
+            None if self.runner_set.object.is_absent() && !self.runner_set.alive => {
+                Some(RunnerCounts::default())
+            }
+            None => None,
+        }
+    }
+
+    fn announce_phase(
+        &mut self,
+        ars: &AutoscalingRunnerSet,
+        live: Option<Phase>,
+        wanted: Option<Phase>,
+        step: &mut Step,
+    ) {
+        let parked = |phase| phase == Some(Phase::Outdated);
+        if parked(wanted) {
+            if !parked(live) {
+                let message = OUTDATED.to_owned();
+                self.announce(ars, EventSeverity::Warning, "Parked", message, step);
+            }
+            self.settle("Recovered");
+        } else {
+            if parked(live) {
+                let message =
+                    "the runner template was corrected: runners are made again".to_owned();
+                self.announce(ars, EventSeverity::Normal, "Recovered", message, step);
+            }
+            self.settle("Parked");
+        }
+    }
+
+    /// Tells the controller what its metrics say about this scale set.
+    pub(super) fn report_summary(&mut self, ars: &AutoscalingRunnerSet, step: &mut Step) {
+        let listener = self.listeners.get(&listener_name(ars));
+        let url = ConfigUrl::parse(&ars.spec.github_config_url).ok();
+        let part = |get: fn(&ConfigUrl) -> &str| url.as_ref().map_or("", get).to_owned();
+        let summary = ScaleSetSummary {
+            counts: self.counts().unwrap_or_default(),
+            listener_running: listener.is_some_and(super::children::ListenerChild::is_ready),
+            labels: GaugeLabels {
+                name: self.name.clone(),
+                namespace: self.namespace.clone(),
+                repository: part(ConfigUrl::repository),
+                organization: part(ConfigUrl::organization),
+                enterprise: part(ConfigUrl::enterprise),
+            },
+        };
+        if self.summary.as_ref() != Some(&summary) {
+            self.summary = Some(summary.clone());
+            step.effects
+                .push(Effect::Report(ScaleSetReport::Summary(summary)));
+        }
+    }
+}
+
+/// The phase. Once everything is applied, only a new generation or a rejection of the runners
+/// changes it: how well things go is what the conditions say.
+fn phase(
+    generation: Option<i64>,
+    live: &AutoscalingRunnerSetStatus,
+    settled: bool,
+    parked: bool,
+) -> Option<Phase> {
+    let news = generation.unwrap_or(0) > live.observed_generation.unwrap_or(0);
+    Some(match live.phase {
+        _ if parked && (settled || !news) => Phase::Outdated,
+        _ if parked || news && !settled => Phase::Pending,
+        _ if settled => Phase::Running,
+        Some(Phase::Running) => Phase::Running,
+        _ => Phase::Pending,
+    })
+}

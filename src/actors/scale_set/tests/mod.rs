@@ -1,0 +1,9 @@
+//! Inputs and what follows from them, with real listener machines below, on a small API server
+//! and a small Actions service.
+
+mod deletion;
+mod faults;
+mod life;
+mod outdated;
+mod registration;
+mod world;

@@ -1,0 +1,436 @@
+//! The actix actor around a step function: receives messages, calls the step, runs the
+//! effects concurrently, and feeds each result back as the next input.
+//!
+//! It decides nothing. Supervision is here too: a step that panics is caught, counted and
+//! logged with its input; then the state is made anew by the parent's factory, with
+//! back-off, from the last objects seen, while siblings go on.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::prelude::*;
+use tokio::time::Instant;
+
+use super::backoff;
+use super::inbox::{CAPACITY, Inbox, Timed};
+use super::machine::{EffectOf, InputOf, Machine};
+use super::router::ActorKey;
+use super::world::World;
+use crate::clock::Timestamp;
+use crate::messages::{Effect, Input, Kind, Object, ObjectRef};
+
+/// A message in a mailbox.
+pub struct Mail<M: Machine>(pub Timed<M>);
+
+impl<M: Machine> Message for Mail<M> {
+    type Result = ();
+}
+
+/// Says that messages wait beside the mailbox.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct Drain;
+
+/// Asks the actor to tell its parent again what it last told it.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct Repeat;
+
+/// The children of an actor, and how its directives reach them.
+pub trait Family<M: Machine>: 'static {
+    /// Makes a child or tells it something.
+    fn direct(&mut self, directive: M::Directive, parent: &Inbox<M>);
+    /// A child has reported; forget it if it is gone. Called before the step hears of it.
+    fn heard(&mut self, report: &M::ChildReport);
+    /// The parent's parent has told it something. Called after the step's effects were run.
+    fn told(&mut self, command: &M::Command);
+    /// Asks all children to report again, after the parent was made anew.
+    fn repeat(&self);
+}
+
+/// Of an actor without children.
+pub struct Childless;
+
+impl<M: Machine<Directive = crate::messages::NoDirective>> Family<M> for Childless {
+    fn direct(&mut self, directive: M::Directive, _parent: &Inbox<M>) {
+        match directive {}
+    }
+    fn heard(&mut self, _report: &M::ChildReport) {}
+    fn told(&mut self, _command: &M::Command) {}
+    fn repeat(&self) {}
+}
+
+/// What an actor is started with.
+pub struct Birth<M: Machine> {
+    /// Under which key the router finds it.
+    pub key: ActorKey,
+    /// Kinds of which it keeps the last object seen, to start anew from.
+    pub own: &'static [Kind],
+    /// The first state.
+    pub machine: M,
+    /// Makes the state anew.
+    pub factory: Box<dyn Fn() -> M>,
+    /// Tells the parent.
+    pub report: Box<dyn Fn(M::Report)>,
+    /// Its children.
+    pub family: Box<dyn Family<M>>,
+}
+
+/// The actix actor around a step function.
+pub struct Shell<M: Machine> {
+    birth: Birth<M>,
+    world: Arc<World>,
+    inbox: Inbox<M>,
+    alarm: Option<(Timestamp, SpawnHandle)>,
+    /// Counts the states made; results of effects of an earlier one are dropped.
+    generation: u32,
+    /// Set while the state waits to be made anew.
+    down: bool,
+    failures: u32,
+    kept: BTreeMap<ObjectRef, Object>,
+    last_command: Option<M::Command>,
+    last_report: Option<M::Report>,
+}
+
+impl<M: Machine> Shell<M> {
+    /// Starts the actor on the current thread. Messages sent to the inbox before are handled
+    /// first.
+    pub fn start(world: Arc<World>, inbox: Inbox<M>, birth: Birth<M>) {
+        let shell = Self {
+            birth,
+            world,
+            inbox,
+            alarm: None,
+            generation: 0,
+            down: false,
+            failures: 0,
+            kept: BTreeMap::new(),
+            last_command: None,
+            last_report: None,
+        };
+        Actor::start(shell);
+    }
+
+    fn receive(&mut self, timed: Timed<M>, ctx: &mut Context<Self>) {
+        let kind = kind_of(&timed.input);
+        let labels = [M::NAME, kind];
+        let metrics = &self.world.metrics.actors;
+        metrics.messages.with_label_values(&labels).inc();
+        metrics
+            .mailbox_wait
+            .with_label_values(&labels)
+            .observe(timed.sent.elapsed().as_secs_f64());
+        self.handle(timed.input, ctx);
+    }
+
+    fn handle(&mut self, input: InputOf<M>, ctx: &mut Context<Self>) {
+        self.remember(&input);
+        if self.down {
+            return;
+        }
+        let command = match &input {
+            Input::Command(command) => Some(command.clone()),
+            Input::Report(report) => {
+                self.birth.family.heard(report);
+                None
+            }
+            _ => None,
+        };
+        let kind = kind_of(&input);
+        let kept_for_the_log = input.clone();
+        let now = self.world.clock.now();
+        let started = Instant::now();
+        // the state is thrown away if it panics
+        let stepped = catch_unwind(AssertUnwindSafe(|| self.birth.machine.step(now, input)));
+        self.world
+            .metrics
+            .actors
+            .step
+            .with_label_values(&[M::NAME, kind])
+            .observe(started.elapsed().as_secs_f64());
+        let Ok(effects) = stepped else {
+            tracing::error!(
+                actor = M::NAME, key = %self.birth.key, input = ?kept_for_the_log,
+                "a step panicked: this is a bug, please report it"
+            );
+            self.go_down("panic", ctx);
+            return;
+        };
+        self.world
+            .journal(|| format!("{} {kept_for_the_log:?} -> {effects:?}", self.birth.key));
+        tracing::debug!(
+            actor = M::NAME, key = %self.birth.key, input = ?kept_for_the_log, ?effects, "step"
+        );
+        for effect in effects {
+            self.run(effect, ctx);
+        }
+        if let Some(command) = command {
+            self.birth.family.told(&command);
+        }
+    }
+
+    /// Keeps what a state made anew has to be told.
+    fn remember(&mut self, input: &InputOf<M>) {
+        match input {
+            Input::Observed(object) if self.birth.own.contains(&object.kind()) => {
+                self.kept.insert(object.reference(), object.clone());
+            }
+            Input::Gone { object, .. } => {
+                self.kept.remove(object);
+            }
+            Input::Command(command) => self.last_command = Some(command.clone()),
+            _ => {}
+        }
+    }
+
+    fn run(&mut self, effect: EffectOf<M>, ctx: &mut Context<Self>) {
+        let world = self.world.clone();
+        match effect {
+            Effect::Kube(tag, request) => {
+                let label = request.verb();
+                self.feed_back(label, ctx, async move {
+                    let result = world.kube.run(request).await;
+                    (outcome(&result), Input::Kube(tag, result))
+                });
+            }
+            Effect::Actions(tag, request) => {
+                let label = request.call.name();
+                self.feed_back(label, ctx, async move {
+                    let result = world.actions.run(request).await;
+                    (outcome(&result), Input::Actions(tag, result))
+                });
+            }
+            Effect::Unregister(tag, request) => {
+                self.feed_back("unregister", ctx, async move {
+                    let result = world.unregistrar.remove(request).await;
+                    (outcome(&result), Input::Actions(tag, result))
+                });
+            }
+            Effect::WakeAt(time) => self.arm(time, ctx),
+            Effect::Event(note) => {
+                tracing::info!(about = %note.about, reason = note.reason, "{}", note.message);
+                tokio::task::spawn_local(async move { world.events.publish(&note).await });
+            }
+            Effect::Report(report) => {
+                self.last_report = Some(report.clone());
+                (self.birth.report)(report);
+            }
+            Effect::Child(directive) => self.birth.family.direct(directive, &self.inbox),
+            Effect::Stop => ctx.stop(),
+        }
+    }
+
+    /// Runs an effect beside all others and takes its result in as the next input.
+    fn feed_back(
+        &self,
+        effect: &'static str,
+        ctx: &mut Context<Self>,
+        work: impl Future<Output = (&'static str, InputOf<M>)> + 'static,
+    ) {
+        let generation = self.generation;
+        let metrics = &self.world.metrics.actors;
+        let in_flight = metrics
+            .effects_in_flight
+            .with_label_values(&[M::NAME, effect]);
+        let running = InFlight::enter(in_flight);
+        let started = Instant::now();
+        let work = work
+            .into_actor(self)
+            .map(move |(result, input), shell, ctx| {
+                drop(running);
+                let metrics = &shell.world.metrics.actors;
+                metrics
+                    .effects
+                    .with_label_values(&[M::NAME, effect, result])
+                    .inc();
+                metrics
+                    .effect_duration
+                    .with_label_values(&[M::NAME, effect])
+                    .observe(started.elapsed().as_secs_f64());
+                if shell.generation == generation {
+                    shell.handle(input, ctx);
+                }
+            });
+        ctx.spawn(work);
+    }
+
+    fn arm(&mut self, time: Timestamp, ctx: &mut Context<Self>) {
+        if let Some((armed, handle)) = self.alarm {
+            if armed <= time {
+                return;
+            }
+            ctx.cancel_future(handle);
+        }
+        let wait = time.duration_since(self.world.clock.now());
+        // never at once: a step that asks for the past must not spin
+        let wait = Duration::try_from(wait)
+            .unwrap_or_default()
+            .max(Duration::from_millis(1));
+        let generation = self.generation;
+        let ring = tokio::time::sleep(wait)
+            .into_actor(self)
+            .map(move |(), shell, ctx| {
+                if shell.generation == generation {
+                    shell.alarm = None;
+                    shell.handle(Input::Tick, ctx);
+                }
+            });
+        self.alarm = Some((time, ctx.spawn(ring)));
+    }
+
+    fn go_down(&mut self, reason: &str, ctx: &mut Context<Self>) {
+        self.down = true;
+        self.generation += 1;
+        self.failures += 1;
+        if let Some((_, handle)) = self.alarm.take() {
+            ctx.cancel_future(handle);
+        }
+        self.world
+            .metrics
+            .actors
+            .restarts
+            .with_label_values(&[M::NAME, reason])
+            .inc();
+        let wait = backoff::RECREATION.spread(self.failures, &self.birth.key.to_string());
+        let wait = Duration::try_from(wait).unwrap_or_default();
+        let come_back = tokio::time::sleep(wait)
+            .into_actor(self)
+            .map(|(), shell, ctx| shell.come_back(ctx));
+        ctx.spawn(come_back);
+    }
+
+    fn come_back(&mut self, ctx: &mut Context<Self>) {
+        self.birth.machine = (self.birth.factory)();
+        self.down = false;
+        let seen: Vec<Object> = self.kept.values().cloned().collect();
+        for object in seen {
+            self.handle(Input::Observed(object), ctx);
+        }
+        self.birth.family.repeat();
+        if let Some(command) = self.last_command.clone() {
+            self.handle(Input::Command(command), ctx);
+        }
+        self.handle(Input::Tick, ctx);
+    }
+
+    /// Handles what waits beside the mailbox, when all that was sent before it is handled.
+    fn drain(&mut self, ctx: &mut Context<Self>) {
+        if !self.inbox.mailbox_is_empty() {
+            return;
+        }
+        for timed in self.inbox.take_waiting() {
+            self.receive(timed, ctx);
+        }
+    }
+}
+
+impl<M: Machine> Actor for Shell<M> {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        ctx.set_mailbox_capacity(CAPACITY);
+        self.world
+            .metrics
+            .actors
+            .live
+            .with_label_values(&[M::NAME])
+            .inc();
+        self.world
+            .router
+            .register(self.birth.key.clone(), Arc::new(self.inbox.clone()));
+        self.inbox.bind(ctx.address());
+        self.handle(Input::Tick, ctx);
+        self.drain(ctx);
+    }
+
+    fn stopped(&mut self, _ctx: &mut Self::Context) {
+        self.world
+            .metrics
+            .actors
+            .live
+            .with_label_values(&[M::NAME])
+            .dec();
+        let uids = self.kept.values().map(|object| object.uid().to_owned());
+        self.world.router.forget(&self.birth.key, uids);
+        self.inbox.close();
+    }
+}
+
+impl<M: Machine> Handler<Mail<M>> for Shell<M> {
+    type Result = ();
+
+    fn handle(&mut self, mail: Mail<M>, ctx: &mut Self::Context) {
+        self.inbox.left_mailbox();
+        self.receive(mail.0, ctx);
+        self.drain(ctx);
+    }
+}
+
+impl<M: Machine> Handler<Drain> for Shell<M> {
+    type Result = ();
+
+    fn handle(&mut self, _: Drain, ctx: &mut Self::Context) {
+        self.drain(ctx);
+    }
+}
+
+impl<M: Machine> Handler<Repeat> for Shell<M> {
+    type Result = ();
+
+    fn handle(&mut self, _: Repeat, _ctx: &mut Self::Context) {
+        if let Some(report) = &self.last_report {
+            (self.birth.report)(report.clone());
+        }
+    }
+}
+
+/// Counts an effect as in flight for as long as it lives, however it ends.
+struct InFlight(prometheus::IntGauge);
+
+impl InFlight {
+    fn enter(gauge: prometheus::IntGauge) -> Self {
+        gauge.inc();
+        Self(gauge)
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+/// Names a result for the metrics.
+trait Outcome {
+    fn label(&self) -> &'static str;
+}
+
+impl Outcome for crate::messages::KubeError {
+    fn label(&self) -> &'static str {
+        self.kind.as_str()
+    }
+}
+
+impl Outcome for crate::messages::ActionsError {
+    fn label(&self) -> &'static str {
+        self.kind.as_str()
+    }
+}
+
+fn outcome<T, E: Outcome>(result: &Result<T, E>) -> &'static str {
+    result.as_ref().map_or_else(Outcome::label, |_| "ok")
+}
+
+const fn kind_of<T, C, R>(input: &Input<T, C, R>) -> &'static str {
+    match input {
+        Input::Observed(object) => object.kind().as_str(),
+        Input::Gone { .. } => "gone",
+        Input::Kube(..) => "kube_result",
+        Input::Actions(..) => "actions_result",
+        Input::Command(_) => "command",
+        Input::Report(_) => "report",
+        Input::Tick => "tick",
+    }
+}

@@ -1,0 +1,320 @@
+//! The runtime around a step function, shown with a machine that only writes down what it
+//! is told.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use k8s_openapi::api::core::v1::ConfigMap;
+use tokio::task::LocalSet;
+
+use super::inbox::{CAPACITY, Inbox};
+use super::machine::{EffectOf, InputOf, Machine};
+use super::router::{ActorKey, ActorKind, Router, Sighting};
+use super::shell::{Birth, Childless, Shell};
+use super::world::{ActionsIo, Unregister, World};
+use crate::clock::{Clock, Timestamp, after};
+use crate::kube_io::{EventPublisher, KubeIo, Limiter};
+use crate::messages::{
+    ActionsAnswer, ActionsError, ActionsRequest, Effect, Input, Kind, KubeErrorKind, KubeRequest,
+    NoDirective, NoReport, Object, ObjectRef,
+};
+use crate::metrics::Metrics;
+use crate::resources::ControllerSettings;
+use crate::simulation::api_server::{ApiServer, ApiServerOptions};
+
+type Script = Rc<RefCell<VecDeque<Vec<EffectOf<Scribe>>>>>;
+
+/// Writes down its inputs and answers with the effects that its script holds.
+struct Scribe {
+    heard: Rc<RefCell<Vec<String>>>,
+    script: Script,
+}
+
+impl Machine for Scribe {
+    const NAME: &'static str = "scribe";
+    type Tag = u32;
+    type Command = &'static str;
+    type Report = &'static str;
+    type ChildReport = NoReport;
+    type Directive = NoDirective;
+
+    fn step(&mut self, now: Timestamp, input: InputOf<Self>) -> Vec<EffectOf<Self>> {
+        assert!(!matches!(input, Input::Command("panic")), "as asked");
+        let second = now.as_second();
+        let line = match &input {
+            Input::Observed(object) => format!("observed {object:?}"),
+            Input::Kube(tag, Err(error)) => format!("kube {tag} {:?}", error.kind),
+            Input::Tick => format!("tick {second}"),
+            other => format!("{other:?}"),
+        };
+        self.heard.borrow_mut().push(line);
+        self.script.borrow_mut().pop_front().unwrap_or_default()
+    }
+}
+
+struct Nobody;
+
+impl ActionsIo for Nobody {
+    fn run(&self, _: ActionsRequest) -> BoxFuture<'static, Result<ActionsAnswer, ActionsError>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+impl Unregister for Nobody {
+    fn remove(&self, _: ActionsRequest) -> BoxFuture<'static, Result<ActionsAnswer, ActionsError>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+struct Stage {
+    world: Arc<World>,
+    inbox: Inbox<Scribe>,
+    heard: Rc<RefCell<Vec<String>>>,
+    reports: Rc<RefCell<Vec<&'static str>>>,
+    script: Script,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let clock = Clock::simulated(Timestamp::UNIX_EPOCH);
+        let server = ApiServer::new(ApiServerOptions::new(clock.clone(), 1));
+        let metrics = Arc::new(Metrics::new().unwrap());
+        let client = server.client();
+        let world = Arc::new(World {
+            kube: KubeIo::new(client.clone(), Limiter::unlimited(), metrics.clone()),
+            actions: Arc::new(Nobody),
+            unregistrar: Arc::new(Nobody),
+            events: EventPublisher::new(client, clock.clone()),
+            clock,
+            metrics: metrics.clone(),
+            router: Router::default(),
+            settings: Arc::new(ControllerSettings::default()),
+            journal: None,
+        });
+        Self {
+            inbox: Inbox::new(&metrics.actors),
+            world,
+            heard: Rc::default(),
+            reports: Rc::default(),
+            script: Rc::default(),
+        }
+    }
+
+    fn start(&self) {
+        let (heard, script) = (self.heard.clone(), self.script.clone());
+        let make = move || Scribe {
+            heard: heard.clone(),
+            script: script.clone(),
+        };
+        let reports = self.reports.clone();
+        Shell::start(
+            self.world.clone(),
+            self.inbox.clone(),
+            Birth {
+                key: key(),
+                own: &[Kind::ConfigMap],
+                machine: make(),
+                factory: Box::new(make),
+                report: Box::new(move |report| reports.borrow_mut().push(report)),
+                family: Box::new(Childless),
+            },
+        );
+    }
+
+    async fn pass(&self, time: Duration) -> Vec<String> {
+        tokio::time::sleep(time).await;
+        std::mem::take(&mut *self.heard.borrow_mut())
+    }
+
+    fn gauge(&self, name: &str) -> f64 {
+        let families = self.world.metrics.registry().gather();
+        let family = families.iter().find(|family| family.name() == name);
+        family.map_or(0.0, |family| {
+            let values = family.get_metric().iter();
+            values
+                .map(|metric| metric.get_gauge().get_value() + metric.get_counter().get_value())
+                .sum()
+        })
+    }
+}
+
+fn key() -> ActorKey {
+    ActorKey::new(ActorKind::Runner, "ci", "a")
+}
+
+fn config_map(version: u32) -> Object {
+    let mut map = ConfigMap::default();
+    map.metadata.namespace = Some("ci".into());
+    map.metadata.name = Some("a".into());
+    map.metadata.uid = Some("uid".into());
+    map.metadata.resource_version = Some(version.to_string());
+    Object::from(map)
+}
+
+fn missing(name: &str) -> KubeRequest {
+    KubeRequest::Get(ObjectRef::new(Kind::ConfigMap, "default", name))
+}
+
+async fn staged<F: Future<Output = ()>>(play: impl FnOnce(Stage) -> F) {
+    LocalSet::new()
+        .run_until(async { play(Stage::new()).await })
+        .await;
+}
+
+const MOMENT: Duration = Duration::from_millis(100);
+
+#[tokio::test(start_paused = true)]
+async fn an_actor_starts_with_a_tick_and_then_hears_what_was_sent_before() {
+    staged(|stage| async move {
+        stage.inbox.send(Input::Command("hello"));
+        stage.start();
+        assert_eq!(stage.pass(MOMENT).await, ["tick 0", "Command(\"hello\")"]);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn before_the_actor_starts_only_the_newest_state_of_an_object_waits() {
+    staged(|stage| async move {
+        for version in 1..1000 {
+            stage.inbox.send(Input::Observed(config_map(version)));
+        }
+        stage.inbox.send(Input::Command("last"));
+        stage.start();
+        let heard = stage.pass(MOMENT).await;
+        assert_eq!(
+            heard,
+            ["tick 0", "observed ConfigMap ci/a@999", "Command(\"last\")"]
+        );
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_mailbox_loses_nothing_and_coalesces_by_object() {
+    staged(|stage| async move {
+        stage.start();
+        stage.pass(MOMENT).await;
+        let sent = u32::try_from(CAPACITY).unwrap() * 4;
+        for version in 1..=sent {
+            stage.inbox.send(Input::Observed(config_map(version)));
+        }
+        stage.inbox.send(Input::Command("last"));
+        let heard = stage.pass(MOMENT).await;
+        assert!(heard.len() < CAPACITY + 10, "{}", heard.len());
+        let end = &heard[heard.len() - 2..];
+        assert_eq!(
+            end,
+            [
+                format!("observed ConfigMap ci/a@{sent}"),
+                "Command(\"last\")".to_owned()
+            ]
+        );
+        assert!(stage.gauge("impresario_actor_mailbox_overflows_total") > 0.0);
+        assert_eq!(stage.gauge("impresario_actor_mailbox_messages"), 0.0);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn effects_run_beside_each_other_and_each_result_comes_back_with_its_tag() {
+    staged(|stage| async move {
+        stage.script.borrow_mut().push_back(vec![
+            Effect::Kube(7, missing("x")),
+            Effect::Kube(8, missing("y")),
+            Effect::Report("asked"),
+        ]);
+        stage.start();
+        let heard = stage.pass(MOMENT).await;
+        let error = KubeErrorKind::NotFound;
+        assert_eq!(
+            heard,
+            [
+                "tick 0".to_owned(),
+                format!("kube 7 {error:?}"),
+                format!("kube 8 {error:?}")
+            ]
+        );
+        assert_eq!(*stage.reports.borrow(), ["asked"]);
+        assert_eq!(stage.gauge("impresario_effects_in_flight"), 0.0);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_earliest_wish_wakes_the_actor_and_is_forgotten_then() {
+    staged(|stage| async move {
+        let at = |seconds| Effect::WakeAt(after(Timestamp::UNIX_EPOCH, seconds));
+        stage
+            .script
+            .borrow_mut()
+            .push_back(vec![at(60), at(10), at(30)]);
+        stage.start();
+        let heard = stage.pass(Duration::from_secs(120)).await;
+        assert_eq!(heard, ["tick 0", "tick 10"]);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wish_for_the_past_does_not_spin() {
+    staged(|stage| async move {
+        for _ in 0..5 {
+            let past = Effect::WakeAt(after(Timestamp::UNIX_EPOCH, -60));
+            stage.script.borrow_mut().push_back(vec![past]);
+        }
+        stage.start();
+        let heard = stage.pass(Duration::from_millis(3)).await;
+        assert!(heard.len() <= 4, "{heard:?}");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_is_counted_and_the_state_made_anew_from_the_last_objects_seen() {
+    staged(|stage| async move {
+        stage.start();
+        stage.inbox.send(Input::Observed(config_map(5)));
+        stage.pass(MOMENT).await;
+        stage
+            .script
+            .borrow_mut()
+            .push_back(vec![Effect::Kube(1, missing("x"))]);
+        stage.inbox.send(Input::Tick);
+        stage.inbox.send(Input::Command("panic"));
+        // while the actor is down, objects are taken in, and the effect of the old state ends
+        stage.pass(MOMENT).await;
+        stage.inbox.send(Input::Observed(config_map(6)));
+        stage.inbox.send(Input::Command("work"));
+        assert_eq!(stage.pass(Duration::from_secs(1)).await, [""; 0]);
+        let heard = stage.pass(Duration::from_secs(10)).await;
+        assert_eq!(heard.len(), 3, "{heard:?}");
+        assert_eq!(heard[0], "observed ConfigMap ci/a@6");
+        assert_eq!(heard[1], "Command(\"work\")");
+        assert!(heard[2].starts_with("tick"));
+        assert_eq!(stage.gauge("impresario_actor_restarts_total"), 1.0);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stopped_actor_leaves_the_router_and_late_events_do_not_come_back() {
+    staged(|stage| async move {
+        stage.start();
+        stage.inbox.send(Input::Observed(config_map(5)));
+        stage.pass(MOMENT).await;
+        stage.script.borrow_mut().push_back(vec![Effect::Stop]);
+        stage.inbox.send(Input::Tick);
+        stage.pass(MOMENT).await;
+        assert_eq!(stage.gauge("impresario_actors"), 0.0);
+        let late = Sighting::Observed(config_map(9));
+        assert!(stage.world.router.deliver(late).is_none());
+        stage.inbox.send(Input::Tick);
+        assert_eq!(stage.pass(MOMENT).await, [""; 0]);
+    })
+    .await;
+}

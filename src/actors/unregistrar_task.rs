@@ -1,0 +1,128 @@
+//! The actor around [`Unregistrar`]: sends the calls that are due and hands back the answers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::prelude::*;
+use futures::future::BoxFuture;
+use tokio::sync::oneshot;
+
+use super::unregistrar::Unregistrar;
+use super::world::{ActionsIo, Unregister};
+use crate::clock::{Clock, Timestamp};
+use crate::messages::{ActionsAnswer, ActionsError, ActionsErrorKind, ActionsRequest};
+
+type Answer = Result<ActionsAnswer, ActionsError>;
+
+/// The way to the unregistrar, from any thread.
+#[derive(Clone)]
+pub struct UnregistrarTask(Addr<Desk>);
+
+impl UnregistrarTask {
+    /// Starts the unregistrar on the current thread, inside a `LocalSet`.
+    #[must_use]
+    pub fn start(actions: Arc<dyn ActionsIo>, clock: Clock) -> Self {
+        let desk = Desk {
+            actions,
+            clock,
+            removals: Unregistrar::default(),
+            askers: BTreeMap::new(),
+            last_asker: 0,
+            alarm: None,
+        };
+        Self(desk.start())
+    }
+}
+
+impl Unregister for UnregistrarTask {
+    fn remove(&self, request: ActionsRequest) -> BoxFuture<'static, Answer> {
+        let desk = self.0.clone();
+        Box::pin(async move {
+            let (reply, answer) = oneshot::channel();
+            // as many as runners being removed, each of which waits for its answer
+            desk.do_send(Remove { request, reply });
+            answer.await.unwrap_or_else(|_| {
+                Err(ActionsError {
+                    kind: ActionsErrorKind::Unavailable,
+                    message: "the unregistrar has stopped".to_owned(),
+                    retry_after: None,
+                })
+            })
+        })
+    }
+}
+
+#[derive(Message)]
+#[rtype(result = "()")]
+struct Remove {
+    request: ActionsRequest,
+    reply: oneshot::Sender<Answer>,
+}
+
+/// Who asks at the desk is a number.
+struct Desk {
+    actions: Arc<dyn ActionsIo>,
+    clock: Clock,
+    removals: Unregistrar<u64>,
+    askers: BTreeMap<u64, oneshot::Sender<Answer>>,
+    last_asker: u64,
+    alarm: Option<(Timestamp, SpawnHandle)>,
+}
+
+impl Actor for Desk {
+    type Context = Context<Self>;
+}
+
+impl Handler<Remove> for Desk {
+    type Result = ();
+
+    fn handle(&mut self, message: Remove, ctx: &mut Self::Context) {
+        self.last_asker += 1;
+        self.askers.insert(self.last_asker, message.reply);
+        self.removals.request(self.last_asker, message.request);
+        self.go_on(ctx);
+    }
+}
+
+impl Desk {
+    /// Does what is due.
+    fn go_on(&mut self, ctx: &mut Context<Self>) {
+        let due = self.removals.due(self.clock.now());
+        for (asker, answer) in due.answers {
+            if let Some(reply) = self.askers.remove(&asker) {
+                // the asker may be gone; the removal is done all the same
+                let _heard = reply.send(answer);
+            }
+        }
+        for (claim, request) in due.calls {
+            let call = self.actions.run(request).into_actor(self);
+            ctx.spawn(call.map(move |result, desk, ctx| {
+                desk.removals.finished(claim, result, desk.clock.now());
+                desk.go_on(ctx);
+            }));
+        }
+        if let Some(time) = due.wake_at {
+            self.arm(time, ctx);
+        }
+    }
+
+    fn arm(&mut self, time: Timestamp, ctx: &mut Context<Self>) {
+        if let Some((armed, handle)) = self.alarm {
+            if armed <= time {
+                return;
+            }
+            ctx.cancel_future(handle);
+        }
+        let wait = time.duration_since(self.clock.now());
+        let wait = Duration::try_from(wait)
+            .unwrap_or_default()
+            .max(Duration::from_millis(1));
+        let ring = tokio::time::sleep(wait).into_actor(self);
+        let handle = ctx.spawn(ring.map(|(), desk, ctx| {
+            desk.alarm = None;
+            desk.go_on(ctx);
+        }));
+        self.alarm = Some((time, handle));
+    }
+}

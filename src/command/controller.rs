@@ -1,0 +1,452 @@
+//! `impresario controller`: the flags, the environment, and a process around the actors.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::{ArgAction, Parser};
+use kube::{Client, Config};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::LocalSet;
+
+use super::{duration, telemetry};
+use crate::actions::{Clients, ClientsOptions, Proxies, ReqwestTransports, UserAgent};
+use crate::actors::{CallMetrics, ControllerOptions, KubeSources, UnregistrarTask, Workers};
+use crate::api::constants::env;
+use crate::clock::Clock;
+use crate::kube_io::{Candidate, KubeIo, Limiter};
+use crate::metrics::Metrics;
+use crate::metrics::http::{Endpoint, parse_address};
+use crate::resources::ControllerSettings;
+
+/// Flags of the controller. Those that ARC's charts pass are all here.
+#[derive(Clone, Debug, Parser)]
+pub struct Args {
+    /// Run only scale sets; implied, accepted for ARC's charts.
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", default_value = "true",
+          require_equals = true, action = ArgAction::Set, value_name = "BOOL")]
+    auto_scaling_runner_set_only: bool,
+
+    /// Let only one of several controllers work, by a Lease in the controller's namespace.
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", default_value = "false",
+          require_equals = true, action = ArgAction::Set, value_name = "BOOL")]
+    enable_leader_election: bool,
+
+    /// Name of that Lease.
+    #[arg(long, default_value = "impresario", value_name = "NAME")]
+    leader_election_id: String,
+
+    /// How much is logged: error, warn, info, debug or trace.
+    #[arg(long, default_value = "info", value_name = "LEVEL")]
+    log_level: String,
+
+    /// Form of log lines: text or json.
+    #[arg(long, default_value = "text", value_name = "FORMAT")]
+    log_format: String,
+
+    /// Look after scale sets in this namespace only; empty means in all.
+    #[arg(long, default_value = "", value_name = "NAMESPACE")]
+    watch_single_namespace: String,
+
+    /// Accepted for ARC's charts and ignored: runners with a job are never replaced, idle ones
+    /// at once.
+    #[arg(long, value_name = "STRATEGY")]
+    update_strategy: Option<String>,
+
+    /// Threads for scale sets; 0 means one less than there are cores. ARC's name for it is kept.
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    runner_max_concurrent_reconciles: usize,
+
+    /// Address on which listeners serve metrics, HOST:PORT or :PORT; 0 or empty turns them off.
+    #[arg(long, default_value = ":8080", value_name = "ADDRESS")]
+    listener_metrics_addr: String,
+
+    /// Path of the listeners' metrics.
+    #[arg(long, default_value = "/metrics", value_name = "PATH")]
+    listener_metrics_endpoint: String,
+
+    /// Address for metrics, HOST:PORT or :PORT; 0 turns them off.
+    #[arg(long, default_value = ":8080", value_name = "ADDRESS")]
+    metrics_addr: String,
+
+    /// Address for /healthz and /readyz, HOST:PORT or :PORT; 0 turns them off. When it is the
+    /// address of the metrics, they share it.
+    #[arg(long, default_value = ":8081", value_name = "ADDRESS")]
+    health_probe_bind_address: String,
+
+    /// Accepted for ARC's charts and ignored: there is no Go profiler in here.
+    #[arg(long, default_value = "", value_name = "ADDRESS")]
+    pprof_addr: String,
+
+    /// Most requests a second to the API server, on average; 0 means no limit of ours.
+    #[arg(long, default_value_t = 0.0, value_name = "N")]
+    k8s_client_rate_limiter_qps: f64,
+
+    /// Most requests at once, with a limit.
+    #[arg(long, default_value_t = 30, value_name = "N")]
+    k8s_client_rate_limiter_burst: u32,
+
+    /// Accepted for ARC's charts and ignored: there is no work queue.
+    #[arg(long, value_name = "LIMITER")]
+    workqueue_rate_limiter: Option<String>,
+
+    /// How often sources that cannot be watched (Secrets, ConfigMaps) are read again.
+    #[arg(long, default_value = "1m", value_parser = duration::parse, value_name = "DURATION")]
+    sync_period: Duration,
+
+    /// Labels of a scale set with this prefix are not passed down; can be given several times.
+    #[arg(long, value_name = "PREFIX")]
+    exclude_label_propagation_prefix: Vec<String>,
+
+    /// Secret to pull the listener's image with; can be given several times.
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    auto_scaler_image_pull_secrets: Vec<String>,
+
+    /// Remove a listener's or runner's pod with grace 0 when it hangs in deletion on a lost node
+    /// for this long; without it, such a pod is reported and left.
+    #[arg(long, value_parser = duration::parse, value_name = "DURATION")]
+    force_delete_lost_pods_after: Option<Duration>,
+}
+
+/// The environment that the controller reads.
+#[derive(Clone, Debug, Default)]
+struct Environment {
+    image: Option<String>,
+    namespace: Option<String>,
+    entrypoint: Option<String>,
+    hostname: Option<String>,
+    force_ghes: bool,
+    proxies: Proxies,
+}
+
+impl Environment {
+    fn read() -> anyhow::Result<Self> {
+        let get = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        Ok(Self {
+            image: get(env::CONTROLLER_IMAGE),
+            namespace: get(env::CONTROLLER_NAMESPACE),
+            entrypoint: get(env::LISTENER_ENTRYPOINT),
+            hostname: get("HOSTNAME"),
+            force_ghes: get(env::FORCE_GHES).is_some(),
+            proxies: Proxies::from_environment(get).context("proxy environment variables")?,
+        })
+    }
+}
+
+fn settings(args: &Args, environment: &Environment) -> anyhow::Result<ControllerSettings> {
+    let Some(image) = environment.image.clone() else {
+        bail!(
+            "{} is not set: set it to the image that listeners run, which is the controller's own",
+            env::CONTROLLER_IMAGE
+        );
+    };
+    let Some(namespace) = environment.namespace.clone() else {
+        bail!(
+            "{} is not set: set it to the namespace the controller runs in",
+            env::CONTROLLER_NAMESPACE
+        );
+    };
+    let listener_metrics = off_when_zero(&args.listener_metrics_addr);
+    if let Some(address) = &listener_metrics {
+        parse_address("--listener-metrics-addr", address).map_err(anyhow::Error::msg)?;
+    }
+    Ok(ControllerSettings {
+        namespace,
+        listener_image: image,
+        image_pull_secrets: args.auto_scaler_image_pull_secrets.clone(),
+        listener_entrypoint: environment
+            .entrypoint
+            .clone()
+            .unwrap_or_else(|| "/ghalistener".to_owned()),
+        listener_metrics_addr: listener_metrics.unwrap_or_default(),
+        listener_metrics_endpoint: args.listener_metrics_endpoint.clone(),
+        log_level: args.log_level.clone(),
+        log_format: args.log_format.clone(),
+        excluded_label_prefixes: args.exclude_label_propagation_prefix.clone(),
+        sync_period: args.sync_period.max(Duration::from_secs(1)),
+        force_delete_lost_pods_after: args.force_delete_lost_pods_after,
+        ..ControllerSettings::default()
+    })
+}
+
+/// Runs the controller until it is told to stop.
+///
+/// # Errors
+///
+/// When it cannot start, or has lost its lease or a watch; then the process is to start anew.
+pub fn run(args: Args) -> anyhow::Result<()> {
+    telemetry::init(&args.log_level, &args.log_format)?;
+    super::install_tls_provider();
+    let environment = Environment::read()?;
+    let settings = settings(&args, &environment)?;
+    for (flag, given) in [
+        ("--update-strategy", args.update_strategy.is_some()),
+        (
+            "--workqueue-rate-limiter",
+            args.workqueue_rate_limiter.is_some(),
+        ),
+        ("--pprof-addr", !args.pprof_addr.is_empty()),
+    ] {
+        if given {
+            tracing::info!(flag, "accepted for compatibility and ignored");
+        }
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("the async runtime could not be started")?;
+    LocalSet::new().block_on(&runtime, serve(args, environment, settings))
+}
+
+async fn serve(
+    args: Args,
+    environment: Environment,
+    settings: ControllerSettings,
+) -> anyhow::Result<()> {
+    let metrics = Arc::new(Metrics::new().context("metrics")?);
+    let ready = Arc::new(AtomicBool::new(false));
+    start_endpoints(&args, &metrics, &ready).await?;
+    let config = Config::infer().await.context(
+        "no way to a cluster: run inside a pod, or set KUBECONFIG to a kubeconfig file (for a \
+         cluster in this process, see `impresario demo`)",
+    )?;
+    let client = Client::try_from(config).context("the client for the API server")?;
+    let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
+    let stop = async {
+        tokio::select! {
+            biased;
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    };
+    tokio::pin!(stop);
+
+    let identity = environment
+        .hostname
+        .clone()
+        .unwrap_or_else(|| format!("impresario-{}", std::process::id()));
+    let mut candidate = args.enable_leader_election.then(|| {
+        Candidate::new(
+            client.clone(),
+            Clock::system(),
+            &settings.namespace,
+            &args.leader_election_id,
+            &identity,
+        )
+    });
+    let leads = metrics
+        .leader
+        .with_label_values(&[args.leader_election_id.as_str()]);
+    if let Some(candidate) = &mut candidate {
+        leads.set(0);
+        // a standby is ready, or a rollout would wait for ever
+        ready.store(true, Ordering::Relaxed);
+        tokio::select! {
+            biased;
+            () = &mut stop => return Ok(()),
+            () = candidate.acquire() => {}
+        }
+        tracing::info!(lease = args.leader_election_id, "this controller leads");
+    }
+    leads.set(1);
+    let controller = crate::actors::run_controller(controller_options(
+        &args,
+        &environment,
+        settings,
+        client,
+        metrics,
+        ready,
+    )?);
+    let held = async {
+        match &mut candidate {
+            Some(candidate) => candidate.hold().await,
+            None => std::future::pending().await,
+        }
+    };
+    let ended = tokio::select! {
+        biased;
+        () = &mut stop => Ok(()),
+        lost = held => return Err(lost.into()),
+        ended = controller => match ended {
+            Ok(never) => match never {},
+            Err(lost) => Err(anyhow::Error::from(lost)),
+        },
+    };
+    if let Some(candidate) = &mut candidate {
+        candidate.release().await;
+    }
+    ended
+}
+
+fn controller_options(
+    args: &Args,
+    environment: &Environment,
+    settings: ControllerSettings,
+    client: Client,
+    metrics: Arc<Metrics>,
+    ready: Arc<AtomicBool>,
+) -> anyhow::Result<ControllerOptions> {
+    let clock = Clock::system();
+    let limiter = || {
+        Limiter::new(
+            args.k8s_client_rate_limiter_qps,
+            args.k8s_client_rate_limiter_burst,
+        )
+    };
+    let sources = KubeIo::new(client.clone(), limiter(), metrics.clone());
+    let actions = Arc::new(Clients::new(
+        Arc::new(KubeSources(sources)),
+        Arc::new(ReqwestTransports),
+        clock.clone(),
+        ClientsOptions {
+            user_agent: UserAgent {
+                version: settings.version.clone(),
+                subsystem: "controller".to_owned(),
+                ..UserAgent::default()
+            },
+            force_ghes: environment.force_ghes,
+            sync_period: settings.sync_period,
+            default_proxies: environment.proxies.clone(),
+            observer: Some(Arc::new(CallMetrics(metrics.clone()))),
+            ..ClientsOptions::default()
+        },
+    ));
+    let threads = match args.runner_max_concurrent_reconciles {
+        0 => std::thread::available_parallelism().map_or(1, |cores| cores.get() - 1),
+        asked => asked,
+    };
+    Ok(ControllerOptions {
+        client,
+        limiter: limiter(),
+        unregistrar: Arc::new(UnregistrarTask::start(actions.clone(), clock.clone())),
+        actions,
+        clock,
+        metrics,
+        settings: Arc::new(settings),
+        namespace: Some(args.watch_single_namespace.clone()).filter(|name| !name.is_empty()),
+        workers: Workers::threads(threads.clamp(1, 8)).context("threads for scale sets")?,
+        ready,
+        journal: None,
+    })
+}
+
+async fn start_endpoints(
+    args: &Args,
+    metrics: &Arc<Metrics>,
+    ready: &Arc<AtomicBool>,
+) -> anyhow::Result<()> {
+    let ready = ready.clone();
+    let health = |endpoint: Endpoint| {
+        endpoint.check("/healthz", Arc::new(|| Ok(()))).check(
+            "/readyz",
+            Arc::new(move || match ready.load(Ordering::Relaxed) {
+                true => Ok(()),
+                false => Err("the watches are not established yet".to_owned()),
+            }),
+        )
+    };
+    let metrics_addr = off_when_zero(&args.metrics_addr);
+    let health_addr = off_when_zero(&args.health_probe_bind_address);
+    let registry = metrics.registry().clone();
+    match (metrics_addr, health_addr) {
+        (Some(one), Some(other)) if one == other => {
+            let endpoint = health(Endpoint::default().metrics("/metrics", registry));
+            serve_on("--metrics-addr", &one, endpoint).await?;
+        }
+        (metrics_addr, health_addr) => {
+            if let Some(address) = metrics_addr {
+                let endpoint = Endpoint::default().metrics("/metrics", registry);
+                serve_on("--metrics-addr", &address, endpoint).await?;
+            }
+            if let Some(address) = health_addr {
+                let endpoint = health(Endpoint::default());
+                serve_on("--health-probe-bind-address", &address, endpoint).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Serves an endpoint in the background for as long as the process lives.
+async fn serve_on(flag: &str, address: &str, endpoint: Endpoint) -> anyhow::Result<()> {
+    let address = parse_address(flag, address).map_err(anyhow::Error::msg)?;
+    let listener = TcpListener::bind(address).await.with_context(|| {
+        format!("{flag} {address} cannot be served; free the port, choose another, or turn it off with 0")
+    })?;
+    tokio::task::spawn_local(async move {
+        if let Err(error) = endpoint.serve(listener).await {
+            tracing::error!(%address, %error, "endpoint ended");
+        }
+    });
+    Ok(())
+}
+
+fn off_when_zero(address: &str) -> Option<String> {
+    (!matches!(address, "" | "0")).then(|| address.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(arguments: &[&str]) -> Result<Args, clap::Error> {
+        Args::try_parse_from(["controller"].iter().chain(arguments))
+    }
+
+    #[test]
+    fn the_flags_of_arcs_chart_are_accepted() {
+        let args = parse(&[
+            "--auto-scaling-runner-set-only",
+            "--enable-leader-election",
+            "--leader-election-id=arc-gha-rs-controller",
+            "--log-level=debug",
+            "--log-format=text",
+            "--update-strategy=eventual",
+            "--runner-max-concurrent-reconciles=2",
+            "--listener-metrics-addr=:8080",
+            "--listener-metrics-endpoint=/metrics",
+            "--metrics-addr=:8080",
+            "--watch-single-namespace=ci",
+            "--k8s-client-rate-limiter-qps=20",
+            "--k8s-client-rate-limiter-burst=30",
+            "--exclude-label-propagation-prefix=argocd.argoproj.io/",
+            "--exclude-label-propagation-prefix=acme.io/",
+            "--auto-scaler-image-pull-secrets=one,two",
+            "--sync-period=10m",
+            "--pprof-addr=:6060",
+            "--workqueue-rate-limiter=bucket",
+        ])
+        .unwrap();
+        assert!(args.enable_leader_election);
+        assert_eq!(args.sync_period, Duration::from_secs(600));
+        assert_eq!(args.exclude_label_propagation_prefix.len(), 2);
+        assert_eq!(args.auto_scaler_image_pull_secrets, ["one", "two"]);
+    }
+
+    #[test]
+    fn an_unknown_flag_is_named() {
+        let error = parse(&["--no-such-flag"]).unwrap_err().to_string();
+        assert!(error.contains("--no-such-flag"), "{error}");
+    }
+
+    #[test]
+    fn a_missing_environment_is_named_with_what_to_do() {
+        let args = parse(&[]).unwrap();
+        let error = settings(&args, &Environment::default()).unwrap_err();
+        assert!(error.to_string().contains("CONTROLLER_MANAGER_CONTAINER_IMAGE"));
+    }
+
+    #[test]
+    fn zero_turns_the_listeners_metrics_off() {
+        let environment = Environment {
+            image: Some("i".into()),
+            namespace: Some("n".into()),
+            ..Environment::default()
+        };
+        let args = parse(&["--listener-metrics-addr=0"]).unwrap();
+        assert_eq!(settings(&args, &environment).unwrap().listener_metrics_addr, "");
+    }
+}

@@ -1,0 +1,129 @@
+//! Publishing Kubernetes Events. Best effort: an Event that cannot be written is logged and
+//! forgotten, since no decision rests on it.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+
+use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use serde_json::json;
+
+use crate::clock::{Clock, Timestamp};
+use crate::messages::{EventNote, EventSeverity};
+
+/// How many different Events are remembered, so that a repeated one raises a count.
+const REMEMBERED: usize = 1024;
+
+/// Publishes Events through one client.
+pub struct EventPublisher {
+    client: Client,
+    clock: Clock,
+    recent: Mutex<VecDeque<Recent>>,
+}
+
+struct Recent {
+    name: String,
+    first: Timestamp,
+    count: i32,
+}
+
+impl EventPublisher {
+    /// Publishes through `client`, stamped by `clock`.
+    #[must_use]
+    pub fn new(client: Client, clock: Clock) -> Self {
+        Self {
+            client,
+            clock,
+            recent: Mutex::default(),
+        }
+    }
+
+    /// Publishes what the note says. An equal note within the memory of this process raises the
+    /// count of the Event that is there.
+    pub async fn publish(&self, note: &EventNote) {
+        let now = self.clock.now();
+        let name = event_name(note);
+        let (first, count) = self.count(&name, now);
+        let api = Api::<Event>::namespaced(self.client.clone(), &note.about.namespace);
+        let event = event(note, &name, first, now, count);
+        let result = match api.create(&PostParams::default(), &event).await {
+            Err(kube::Error::Api(status)) if status.code == 409 => {
+                let again = json!({ "count": count.max(2), "lastTimestamp": Time(now) });
+                api.patch(&name, &PatchParams::default(), &Patch::Merge(again))
+                    .await
+            }
+            other => other,
+        };
+        if let Err(error) = result {
+            tracing::debug!(about = %note.about, reason = note.reason, %error, "event not written");
+        }
+    }
+
+    fn count(&self, name: &str, now: Timestamp) -> (Timestamp, i32) {
+        let mut recent = self
+            .recent
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(known) = recent.iter_mut().find(|known| known.name == name) {
+            known.count = known.count.saturating_add(1);
+            return (known.first, known.count);
+        }
+        if recent.len() == REMEMBERED {
+            recent.pop_front();
+        }
+        recent.push_back(Recent {
+            name: name.to_owned(),
+            first: now,
+            count: 1,
+        });
+        (now, 1)
+    }
+}
+
+/// The same for the same note, so that a repeated one meets the one before.
+fn event_name(note: &EventNote) -> String {
+    let hash = [note.uid.as_str(), note.reason, &note.message]
+        .iter()
+        .flat_map(|part| part.bytes().chain([0]))
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+    format!("{}.{hash:016x}", note.about.name)
+}
+
+fn event(note: &EventNote, name: &str, first: Timestamp, now: Timestamp, count: i32) -> Event {
+    Event {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            namespace: Some(note.about.namespace.clone()),
+            ..ObjectMeta::default()
+        },
+        involved_object: ObjectReference {
+            api_version: Some(note.about.kind.api_version().to_owned()),
+            kind: Some(note.about.kind.as_str().to_owned()),
+            namespace: Some(note.about.namespace.clone()),
+            name: Some(note.about.name.clone()),
+            uid: Some(note.uid.clone()),
+            ..ObjectReference::default()
+        },
+        type_: Some(
+            match note.severity {
+                EventSeverity::Normal => "Normal",
+                EventSeverity::Warning => "Warning",
+            }
+            .to_owned(),
+        ),
+        reason: Some(note.reason.to_owned()),
+        message: Some(note.message.clone()),
+        source: Some(EventSource {
+            component: Some("impresario".to_owned()),
+            host: None,
+        }),
+        first_timestamp: Some(Time(first)),
+        last_timestamp: Some(Time(now)),
+        count: Some(count),
+        ..Event::default()
+    }
+}

@@ -1,0 +1,280 @@
+//! Runs the program: carries out one task after the other, and tells metrics and log what
+//! happened. Decides nothing.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, timeout};
+
+use super::config::{ConfigError, Settings};
+use super::failure::{Failure, FailureKind};
+use super::health::Health;
+use super::metrics::ListenerMetrics;
+use super::narrator::Narrator;
+use super::recorder::Recorder;
+use super::session::{Outcome, Session, Stop, Task};
+use crate::actions::{
+    self, Client, ClientOptions, Proxies, TransportOptions, Transports, UserAgent,
+};
+use crate::api::ListenerConfig;
+use crate::clock::Clock;
+
+/// How long the deletion of the session may take at the end.
+const CLOSING: Duration = Duration::from_secs(15);
+
+/// What the program finds around it.
+pub struct ListenerEnv {
+    /// The API server.
+    pub kube: kube::Client,
+    /// Ways to the Actions service.
+    pub transports: Arc<dyn Transports>,
+    /// Proxies on those ways.
+    pub proxies: Proxies,
+    /// Wall time.
+    pub clock: Clock,
+    /// Who holds the session: the pod's host name.
+    pub hostname: String,
+    /// Version of this program.
+    pub version: String,
+    /// Treats every host as a GitHub Enterprise Server (`GITHUB_ACTIONS_FORCE_GHES`).
+    pub force_ghes: bool,
+    /// Where to count.
+    pub metrics: Arc<ListenerMetrics>,
+    /// Where to give signs of life.
+    pub health: Arc<Health>,
+}
+
+/// Why the program cannot go on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ListenerError {
+    /// The configuration is not usable.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The configuration is sound in form, and cannot be used as it is: a root certificate
+    /// that is none, say.
+    #[error("the listener's configuration cannot be used: {0}")]
+    Unusable(String),
+}
+
+/// Listens until `shutdown` ends: then the message in hand is finished and the session
+/// deleted. Nothing that the service or the API server answers ends the program.
+///
+/// # Errors
+///
+/// When the configuration is not usable.
+pub async fn run(
+    config: ListenerConfig,
+    env: ListenerEnv,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), ListenerError> {
+    let settings = Settings::resolve(&config)?;
+    // the settings hold all of it from here on
+    drop(config);
+    let (min, max, id) = (
+        settings.min_runners,
+        settings.max_runners,
+        settings.scale_set_id,
+    );
+    tracing::info!(
+        url = %settings.url,
+        scale_set_id = id,
+        namespace = %settings.namespace,
+        runner_set = %settings.runner_set,
+        min_runners = min,
+        max_runners = max,
+        version = %env.version,
+        "listener starts"
+    );
+    let narrator = Narrator::new(env.metrics.clone());
+    let health = env.health.clone();
+    let mut hands = Hands::new(settings, env)?;
+    let mut session = Session::new(min, max, id);
+    let mut shutdown = pin!(shutdown);
+    let mut stopping = false;
+    let began = Instant::now();
+
+    let mut step = session.start(began.elapsed());
+    loop {
+        narrator.tell(step.notes);
+        let closing = matches!(step.task, Task::Close);
+        health.set_ready(session.is_open() && !closing);
+        if let Task::End(reason) = step.task {
+            return match reason {
+                None => Ok(()),
+                Some(failure) => Err(ListenerError::Unusable(failure.message)),
+            };
+        }
+        let outcome = {
+            let limit = session.time_left(began.elapsed());
+            let mut work = pin!(hands.perform(step.task));
+            let stopped = async {
+                if stopping {
+                    std::future::pending().await
+                }
+                shutdown.as_mut().await;
+            };
+            tokio::select! {
+                biased;
+                outcome = within(limit, work.as_mut()) => outcome,
+                () = stopped => {
+                    stopping = true;
+                    tracing::info!("listener was told to stop");
+                    match session.stop(began.elapsed()) {
+                        Stop::Drop => Outcome::Dropped,
+                        Stop::Await(limit) => within(Some(limit), work).await,
+                    }
+                }
+            }
+        };
+        if matches!(outcome, Outcome::Polled(..) | Outcome::Opened(_)) {
+            health.turned();
+        }
+        step = session.step(began.elapsed(), outcome);
+    }
+}
+
+async fn within(limit: Option<Duration>, work: impl Future<Output = Outcome>) -> Outcome {
+    match limit {
+        Some(limit) => timeout(limit, work).await.unwrap_or(Outcome::Dropped),
+        None => work.await,
+    }
+}
+
+/// What tasks are carried out with.
+struct Hands {
+    client: Client,
+    recorder: Recorder,
+    scale_set: i64,
+    owner: String,
+    session: Option<actions::Session>,
+}
+
+impl Hands {
+    fn new(settings: Settings, env: ListenerEnv) -> Result<Self, ListenerError> {
+        let options = TransportOptions {
+            root_ca: settings.root_ca.map(String::into_bytes),
+            proxies: env.proxies,
+        };
+        let transport = env
+            .transports
+            .transport(&options)
+            .map_err(|error| ListenerError::Unusable(error.to_string()))?;
+        let options = ClientOptions {
+            user_agent: UserAgent {
+                version: env.version,
+                scale_set_id: settings.scale_set_id,
+                subsystem: "listener".to_owned(),
+                ..UserAgent::default()
+            },
+            force_ghes: env.force_ghes,
+            observer: Some(env.metrics),
+            ..ClientOptions::new(settings.url, settings.credentials)
+        };
+        let client = Client::new(options, transport, env.clock.clone())
+            .map_err(|error| ListenerError::Unusable(error.to_string()))?;
+        Ok(Self {
+            client,
+            recorder: Recorder::new(
+                &env.kube,
+                &settings.namespace,
+                &settings.runner_set,
+                env.clock,
+            ),
+            scale_set: settings.scale_set_id,
+            owner: env.hostname,
+            session: None,
+        })
+    }
+
+    async fn perform(&mut self, task: Task) -> Outcome {
+        match task {
+            Task::Open => {
+                // of one that the service says it does not know it may know enough to hold it
+                // against the next
+                if let Err(failure) = self.close().await {
+                    tracing::debug!(error = %failure, "the session before is gone");
+                }
+                let opened = self.client.open_session(self.scale_set, &self.owner).await;
+                Outcome::Opened(self.keep(opened))
+            }
+            Task::Refresh => Outcome::Refreshed(self.refresh().await),
+            Task::Publish(publication) => {
+                Outcome::Published(self.recorder.publish(publication).await)
+            }
+            Task::Poll { after, capacity } => {
+                let began = Instant::now();
+                let polled = match &self.session {
+                    Some(session) => self.client.get_message(session, after, capacity).await,
+                    None => return Outcome::Polled(Err(no_session()), Duration::ZERO),
+                };
+                Outcome::Polled(polled.map_err(Failure::from), began.elapsed())
+            }
+            Task::Acquire(requests) => Outcome::Acquired(match &self.session {
+                Some(session) => self
+                    .client
+                    .acquire_jobs(self.scale_set, session, &requests)
+                    .await
+                    .map_err(Failure::from),
+                None => Err(no_session()),
+            }),
+            Task::Record(records) => Outcome::Recorded(self.recorder.record(records).await),
+            Task::Acknowledge(id) => Outcome::Acknowledged(match &self.session {
+                Some(session) => self
+                    .client
+                    .delete_message(session, id)
+                    .await
+                    .map_err(Failure::from),
+                None => Err(no_session()),
+            }),
+            Task::Wait(duration) => {
+                sleep(duration).await;
+                Outcome::Waited
+            }
+            Task::Close => Outcome::Closed(self.close().await),
+            // the loop ends before it is performed
+            Task::End(_) => Outcome::Waited,
+        }
+    }
+
+    fn keep(
+        &mut self,
+        result: Result<actions::Session, actions::Error>,
+    ) -> Result<Option<actions::Statistics>, Failure> {
+        let session = result?;
+        let statistics = session.statistics;
+        self.session = Some(session);
+        Ok(statistics)
+    }
+
+    async fn refresh(&mut self) -> Result<Option<actions::Statistics>, Failure> {
+        let Some(session) = &self.session else {
+            return Err(no_session());
+        };
+        let refreshed = self
+            .client
+            .refresh_session(self.scale_set, &session.id)
+            .await;
+        self.keep(refreshed)
+    }
+
+    async fn close(&mut self) -> Result<(), Failure> {
+        let Some(session) = self.session.take() else {
+            return Ok(());
+        };
+        let deleted = self.client.delete_session(self.scale_set, &session.id);
+        match timeout(CLOSING, deleted).await {
+            Ok(result) => result.map_err(Failure::from),
+            Err(_) => Err(Failure::new(
+                FailureKind::Unavailable,
+                format!("no answer within {} s", CLOSING.as_secs()),
+            )),
+        }
+    }
+}
+
+/// Asks for a new one; the state machine does not let it come to this.
+fn no_session() -> Failure {
+    Failure::new(FailureKind::SessionNotFound, "no session is open")
+}

@@ -1,0 +1,478 @@
+//! What the listener writes to Kubernetes: the target on the runner set, and on each runner
+//! which job it has.
+//!
+//! What is to be written is decided by pure functions of the object that was read; around
+//! them is one read and one write, the write bound to the resourceVersion that was read.
+
+use std::future::Future;
+use std::time::Duration;
+
+use futures::{StreamExt, stream};
+use kube::api::{Api, Patch as KubePatch, PatchParams};
+use kube::{Client, ResourceExt};
+use serde_json::{Map, Value, json};
+
+use super::config::is_object_name;
+use super::failure::{Failure, FailureKind};
+use super::scaler::{Patch, Publication};
+use super::session::{Record, Recording};
+use crate::actions::JobDetails;
+use crate::api::{EphemeralRunner, EphemeralRunnerPhase, EphemeralRunnerSet};
+use crate::clock::{Clock, Timestamp};
+
+/// How many runners are written at one time.
+const CONCURRENCY: usize = 8;
+/// How often a write that met a newer object is tried.
+const ATTEMPTS: u32 = 5;
+/// How long a request may take to be answered.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Writes to one runner set and its runners.
+#[derive(Clone)]
+pub(super) struct Recorder {
+    sets: Api<EphemeralRunnerSet>,
+    runners: Api<EphemeralRunner>,
+    set: String,
+    clock: Clock,
+}
+
+impl Recorder {
+    /// For the set of this name and namespace.
+    pub(super) fn new(client: &Client, namespace: &str, set: &str, clock: Clock) -> Self {
+        Self {
+            sets: Api::namespaced(client.clone(), namespace),
+            runners: Api::namespaced(client.clone(), namespace),
+            set: set.to_owned(),
+            clock,
+        }
+    }
+
+    /// Publishes the target. One that should stand there already is read first, and written
+    /// only if it does not.
+    pub(super) async fn publish(&self, publication: Publication) -> Result<(), Failure> {
+        let Publication { patch, standing } = publication;
+        // without the permission to read (a Role made by ARC), writing it again is harmless
+        if standing
+            && let Ok(set) = within(self.sets.get(&self.set)).await
+            && stands(&set, patch)
+        {
+            return Ok(());
+        }
+        let body = KubePatch::Merge(patch.body());
+        within(self.sets.patch(&self.set, &PatchParams::default(), &body)).await?;
+        Ok(())
+    }
+
+    /// Records what happened on runners: several runners at a time, each one's records in
+    /// order; behind one that failed the others of its runner fail too. The results are in the
+    /// order of the records.
+    pub(super) async fn record(&self, records: Vec<Record>) -> Vec<Result<Recording, Failure>> {
+        let mut results: Vec<(usize, Result<Recording, Failure>)> =
+            stream::iter(by_runner(records))
+                .map(|of_runner| self.record_all(of_runner))
+                .buffered(CONCURRENCY)
+                .concat()
+                .await;
+        results.sort_by_key(|(index, _)| *index);
+        results.into_iter().map(|(_, result)| result).collect()
+    }
+
+    async fn record_all(
+        &self,
+        records: Vec<(usize, Record)>,
+    ) -> Vec<(usize, Result<Recording, Failure>)> {
+        let mut results = Vec::with_capacity(records.len());
+        let mut broken = None;
+        for (index, record) in records {
+            let result = match &broken {
+                Some(failure) => Err(Failure::clone(failure)),
+                None => self.record_one(&record).await,
+            };
+            if let Err(failure) = &result
+                && failure.kind != FailureKind::Invalid
+            {
+                broken = Some(failure.clone());
+            }
+            results.push((index, result));
+        }
+        results
+    }
+
+    async fn record_one(&self, record: &Record) -> Result<Recording, Failure> {
+        let name = record.job().runner_name.as_str();
+        if name.is_empty() {
+            return Ok(Recording::Skipped("no runner had the job".to_owned()));
+        }
+        if !is_object_name(name) {
+            let reason = format!("\"{name}\" is no name of a runner of ours");
+            return Ok(Recording::Skipped(reason));
+        }
+        for _ in 0..ATTEMPTS {
+            let Some(runner) = within(self.runners.get_opt(name)).await? else {
+                return Ok(missing(name));
+            };
+            let change = match record {
+                Record::Started(job) => started(&runner, job),
+                Record::Completed(job) => completed(&runner, job, self.clock.now()),
+            };
+            let status = match change {
+                Change::Write(status) => status,
+                Change::Nothing => return Ok(Recording::Already),
+                Change::Refused(reason) => return Ok(Recording::Skipped(reason)),
+            };
+            let body = KubePatch::Merge(json!({
+                "metadata": {"resourceVersion": runner.resource_version()},
+                "status": status,
+            }));
+            let parameters = PatchParams::default();
+            match within(self.runners.patch_status(name, &parameters, &body)).await {
+                Ok(_) => return Ok(Recording::New),
+                Err(failure) if failure.kind == FailureKind::NotFound => return Ok(missing(name)),
+                Err(failure) if failure.kind == FailureKind::Conflict => {}
+                Err(failure) => return Err(failure),
+            }
+        }
+        Err(Failure::new(
+            FailureKind::Conflict,
+            format!("runner {name} changed {ATTEMPTS} times between reading and writing it"),
+        ))
+    }
+}
+
+fn missing(name: &str) -> Recording {
+    Recording::Skipped(format!("there is no runner {name} any more"))
+}
+
+async fn within<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, Failure> {
+    match tokio::time::timeout(DEADLINE, request).await {
+        Ok(result) => result.map_err(Failure::from),
+        Err(_) => Err(Failure::new(
+            FailureKind::Unavailable,
+            format!(
+                "the API server did not answer within {} s",
+                DEADLINE.as_secs()
+            ),
+        )),
+    }
+}
+
+/// Groups records by runner, in the order in which the runners first appear, and remembers
+/// where each record stood.
+fn by_runner(records: Vec<Record>) -> Vec<Vec<(usize, Record)>> {
+    let mut groups: indexmap::IndexMap<String, Vec<(usize, Record)>> = indexmap::IndexMap::new();
+    for (index, record) in records.into_iter().enumerate() {
+        let name = record.job().runner_name.clone();
+        groups.entry(name).or_default().push((index, record));
+    }
+    groups.into_values().collect()
+}
+
+fn stands(set: &EphemeralRunnerSet, patch: Patch) -> bool {
+    // absent means 0
+    set.spec.replicas.unwrap_or_default() == patch.replicas && set.spec.patch_id == patch.patch_id
+}
+
+/// What is to be done to a runner's status.
+#[derive(Clone, Debug, PartialEq)]
+enum Change {
+    Write(Value),
+    Nothing,
+    Refused(String),
+}
+
+/// A job has started: its fields are recorded in any case, since they say that the runner had
+/// a job. The phase moves only on a runner that is alive.
+fn started(runner: &EphemeralRunner, job: &JobDetails) -> Change {
+    let mut status = job_fields(runner, job);
+    let phase = runner.status.as_ref().and_then(|status| status.phase);
+    let over = matches!(
+        phase,
+        Some(
+            EphemeralRunnerPhase::Succeeded
+                | EphemeralRunnerPhase::Failed
+                | EphemeralRunnerPhase::Outdated
+        )
+    );
+    let going = runner.metadata.deletion_timestamp.is_some();
+    if !over && !going && phase != Some(EphemeralRunnerPhase::Running) {
+        status.insert("phase".to_owned(), json!(EphemeralRunnerPhase::Running));
+    }
+    written(status)
+}
+
+/// A job has ended: recorded when runner and job are those of this object. What is not known
+/// of either yet does not speak against it, and is recorded with it.
+fn completed(runner: &EphemeralRunner, job: &JobDetails, now: Timestamp) -> Change {
+    let known = runner.status.clone().unwrap_or_default();
+    let name = runner.name_any();
+    let registered = known.runner_id.filter(|id| *id != 0 && job.runner_id != 0);
+    if let Some(id) = registered
+        && id != job.runner_id
+    {
+        return Change::Refused(format!(
+            "runner {name} is registered under id {id}, and the job ran under {}",
+            job.runner_id
+        ));
+    }
+    if let Some(id) = known.job_id.as_deref().filter(|id| !id.is_empty())
+        && id != job.job_id
+    {
+        return Change::Refused(format!(
+            "runner {name} has job {id}, and job {} has ended",
+            job.job_id
+        ));
+    }
+    let mut status = job_fields(runner, job);
+    let result = Some(job.result.as_str()).filter(|result| !result.is_empty());
+    let recorded = known.job_result.as_deref();
+    if recorded != result.or(recorded) {
+        status.insert("jobResult".to_owned(), json!(result));
+    }
+    if known.job_finished_at.is_none() {
+        let finished = job.finish_time.unwrap_or(now);
+        status.insert(
+            "jobFinishedAt".to_owned(),
+            json!(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(
+                finished
+            )),
+        );
+    }
+    written(status)
+}
+
+fn written(status: Map<String, Value>) -> Change {
+    if status.is_empty() {
+        Change::Nothing
+    } else {
+        Change::Write(Value::Object(status))
+    }
+}
+
+/// The job's fields that the runner does not have yet.
+fn job_fields(runner: &EphemeralRunner, job: &JobDetails) -> Map<String, Value> {
+    let known = runner.status.clone().unwrap_or_default();
+    let mut fields = Map::new();
+    let mut number = |key: &str, value: i64, known: Option<i64>| {
+        if value != 0 && known != Some(value) {
+            fields.insert(key.to_owned(), json!(value));
+        }
+    };
+    number("jobRequestId", job.runner_request_id, known.job_request_id);
+    number("workflowRunId", job.workflow_run_id, known.workflow_run_id);
+    let repository = match (job.owner_name.as_str(), job.repository_name.as_str()) {
+        ("", "") => String::new(),
+        (owner, repository) => format!("{owner}/{repository}"),
+    };
+    let mut text = |key: &str, value: &str, known: Option<&str>| {
+        if !value.is_empty() && known != Some(value) {
+            fields.insert(key.to_owned(), json!(value));
+        }
+    };
+    text("jobId", &job.job_id, known.job_id.as_deref());
+    text(
+        "jobRepositoryName",
+        &repository,
+        known.job_repository_name.as_deref(),
+    );
+    text(
+        "jobWorkflowRef",
+        &job.job_workflow_ref,
+        known.job_workflow_ref.as_deref(),
+    );
+    text(
+        "jobDisplayName",
+        &job.job_display_name,
+        known.job_display_name.as_deref(),
+    );
+    fields
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+    use super::*;
+    use crate::api::{EphemeralRunnerSetSpec, EphemeralRunnerSpec, EphemeralRunnerStatus};
+
+    fn job() -> JobDetails {
+        JobDetails {
+            runner_request_id: 7001,
+            repository_name: "widgets".to_owned(),
+            owner_name: "acme".to_owned(),
+            job_id: "c0ffee".to_owned(),
+            job_workflow_ref: "acme/widgets/.github/workflows/ci.yml@refs/heads/main".to_owned(),
+            job_display_name: "build".to_owned(),
+            workflow_run_id: 88,
+            finish_time: "2026-01-02T03:04:05Z".parse().ok(),
+            runner_id: 12,
+            runner_name: "linux-runner-a".to_owned(),
+            result: "succeeded".to_owned(),
+            ..JobDetails::default()
+        }
+    }
+
+    fn runner(status: EphemeralRunnerStatus) -> EphemeralRunner {
+        let mut runner = EphemeralRunner::new("linux-runner-a", EphemeralRunnerSpec::default());
+        runner.status = Some(status);
+        runner
+    }
+
+    fn with_job(phase: EphemeralRunnerPhase) -> EphemeralRunnerStatus {
+        EphemeralRunnerStatus {
+            phase: Some(phase),
+            runner_id: Some(12),
+            job_request_id: Some(7001),
+            job_id: Some("c0ffee".to_owned()),
+            job_repository_name: Some("acme/widgets".to_owned()),
+            job_workflow_ref: Some(job().job_workflow_ref),
+            job_display_name: Some("build".to_owned()),
+            workflow_run_id: Some(88),
+            ..EphemeralRunnerStatus::default()
+        }
+    }
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    fn fields() -> Value {
+        json!({
+            "jobRequestId": 7001,
+            "workflowRunId": 88,
+            "jobId": "c0ffee",
+            "jobRepositoryName": "acme/widgets",
+            "jobWorkflowRef": "acme/widgets/.github/workflows/ci.yml@refs/heads/main",
+            "jobDisplayName": "build",
+        })
+    }
+
+    fn and(mut value: Value, more: Value) -> Value {
+        json_patch::merge(&mut value, &more);
+        value
+    }
+
+    #[test]
+    fn a_started_job_is_recorded_with_the_phase_running() {
+        for phase in [None, Some(EphemeralRunnerPhase::Pending)] {
+            let runner = runner(EphemeralRunnerStatus {
+                phase,
+                ..EphemeralRunnerStatus::default()
+            });
+            let expected = and(fields(), json!({"phase": "Running"}));
+            assert_eq!(started(&runner, &job()), Change::Write(expected));
+        }
+    }
+
+    #[test]
+    fn a_runner_that_is_over_or_going_gets_the_job_and_keeps_its_phase() {
+        for phase in [
+            EphemeralRunnerPhase::Failed,
+            EphemeralRunnerPhase::Succeeded,
+            EphemeralRunnerPhase::Outdated,
+        ] {
+            let runner = runner(EphemeralRunnerStatus {
+                phase: Some(phase),
+                ..EphemeralRunnerStatus::default()
+            });
+            assert_eq!(started(&runner, &job()), Change::Write(fields()));
+        }
+        let mut going = runner(EphemeralRunnerStatus::default());
+        going.metadata.deletion_timestamp = Some(Time(at("2026-01-01T00:00:00Z")));
+        assert_eq!(started(&going, &job()), Change::Write(fields()));
+    }
+
+    #[test]
+    fn a_job_recorded_already_changes_nothing() {
+        for phase in [EphemeralRunnerPhase::Running, EphemeralRunnerPhase::Failed] {
+            assert_eq!(started(&runner(with_job(phase)), &job()), Change::Nothing);
+        }
+        let done = runner(EphemeralRunnerStatus {
+            job_result: Some("succeeded".to_owned()),
+            job_finished_at: Some(Time(at("2026-01-02T03:04:05Z"))),
+            ..with_job(EphemeralRunnerPhase::Running)
+        });
+        let later = at("2026-06-01T00:00:00Z");
+        assert_eq!(completed(&done, &job(), later), Change::Nothing);
+    }
+
+    #[test]
+    fn an_ended_job_is_recorded_with_its_result_and_time() {
+        let now = at("2026-06-01T00:00:00Z");
+        let running = runner(with_job(EphemeralRunnerPhase::Running));
+        let expected = json!({"jobResult": "succeeded", "jobFinishedAt": "2026-01-02T03:04:05Z"});
+        assert_eq!(completed(&running, &job(), now), Change::Write(expected));
+
+        let untimed = JobDetails {
+            finish_time: None,
+            ..job()
+        };
+        let expected = json!({"jobResult": "succeeded", "jobFinishedAt": "2026-06-01T00:00:00Z"});
+        assert_eq!(completed(&running, &untimed, now), Change::Write(expected));
+    }
+
+    #[test]
+    fn an_end_without_a_start_records_the_job_too() {
+        let runner = runner(EphemeralRunnerStatus::default());
+        let expected = and(
+            fields(),
+            json!({"jobResult": "succeeded", "jobFinishedAt": "2026-01-02T03:04:05Z"}),
+        );
+        let now = at("2026-06-01T00:00:00Z");
+        assert_eq!(completed(&runner, &job(), now), Change::Write(expected));
+    }
+
+    #[test]
+    fn the_end_of_another_job_or_runner_is_refused() {
+        let now = at("2026-06-01T00:00:00Z");
+        let running = runner(with_job(EphemeralRunnerPhase::Running));
+        let other_job = JobDetails {
+            job_id: "decaf".to_owned(),
+            ..job()
+        };
+        let other_runner = JobDetails {
+            runner_id: 13,
+            ..job()
+        };
+        for (job, words) in [(other_job, "has job c0ffee"), (other_runner, "under id 12")] {
+            let Change::Refused(reason) = completed(&running, &job, now) else {
+                panic!("it was taken")
+            };
+            assert!(reason.contains(words), "{reason}");
+        }
+    }
+
+    #[test]
+    fn records_of_one_runner_stay_in_order_and_together() {
+        let record = |runner: &str| {
+            Record::Started(JobDetails {
+                runner_name: runner.to_owned(),
+                ..JobDetails::default()
+            })
+        };
+        let groups = by_runner(vec![record("b"), record("a"), record("b")]);
+        let shape: Vec<Vec<usize>> = groups
+            .iter()
+            .map(|group| group.iter().map(|(index, _)| *index).collect())
+            .collect();
+        assert_eq!(shape, [vec![0, 2], vec![1]]);
+    }
+
+    #[test]
+    fn a_target_stands_when_both_numbers_do() {
+        let set = |replicas, patch_id| {
+            EphemeralRunnerSet::new(
+                "linux",
+                EphemeralRunnerSetSpec {
+                    replicas,
+                    patch_id,
+                    ..EphemeralRunnerSetSpec::default()
+                },
+            )
+        };
+        let patch = |replicas, patch_id| Patch { replicas, patch_id };
+        assert!(stands(&set(Some(2), 0), patch(2, 0)));
+        assert!(stands(&set(None, 0), patch(0, 0)));
+        assert!(!stands(&set(Some(2), 1), patch(2, 0)));
+        assert!(!stands(&set(Some(3), 0), patch(2, 0)));
+    }
+}

@@ -1,0 +1,219 @@
+//! How many runners there are to be, and under which patch id that is published.
+//!
+//! Pure. The patch id tells the controller how to take the number: a new id means "decide
+//! once", and 0 means "nothing is going on, so you may force the count" (remove a surplus).
+
+use serde_json::{Value, json};
+
+/// The last patch id before the sequence starts again from 0.
+pub const LAST_PATCH_ID: i64 = 2_147_483_647;
+
+/// What is written to the EphemeralRunnerSet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patch {
+    /// Runners wanted.
+    pub replicas: i64,
+    /// Number of this patch.
+    pub patch_id: i64,
+}
+
+impl Patch {
+    /// The merge patch.
+    #[must_use]
+    pub fn body(self) -> Value {
+        json!({"spec": {"replicas": self.replicas, "patchID": self.patch_id}})
+    }
+}
+
+/// A patch to be published, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Publication {
+    /// What the set is to say.
+    pub patch: Patch,
+    /// The set said exactly this when it was last written. Then reading it is enough, and it
+    /// is written only if someone else has changed it (or made it anew) since: a system at
+    /// rest writes nothing.
+    pub standing: bool,
+}
+
+/// Turns demand into patches.
+#[derive(Clone, Debug)]
+pub struct Scaler {
+    min: i64,
+    max: i64,
+    assigned: i64,
+    next_id: i64,
+    eventful: bool,
+    target: Option<i64>,
+    confirmed: Option<Patch>,
+}
+
+impl Scaler {
+    /// A scaler that has published nothing so far, between so many runners at rest and so many
+    /// at most.
+    #[must_use]
+    pub const fn new(min: i64, max: i64) -> Self {
+        Self {
+            min,
+            max,
+            assigned: 0,
+            next_id: 0,
+            eventful: false,
+            target: None,
+            confirmed: None,
+        }
+    }
+
+    /// Takes the number of jobs assigned to the scale set, running or waiting.
+    pub const fn demand(&mut self, assigned: i64) {
+        if assigned != self.assigned {
+            self.assigned = assigned;
+            self.eventful = true;
+        }
+    }
+
+    /// Takes note that something happened to jobs since the last patch, even if the demand is
+    /// what it was.
+    pub const fn happened(&mut self) {
+        self.eventful = true;
+    }
+
+    /// The next patch. It stays the one to publish until [`Scaler::published`] is told.
+    pub fn decide(&mut self) -> Publication {
+        let target = self
+            .min
+            .saturating_add(self.assigned.max(0))
+            .min(self.max)
+            .max(0);
+        let sequence = self.next_id;
+        self.next_id = if sequence >= LAST_PATCH_ID {
+            0
+        } else {
+            sequence + 1
+        };
+        let at_rest = !self.eventful && self.target == Some(target) && target == self.min;
+        let patch = Patch {
+            replicas: target,
+            patch_id: if at_rest { 0 } else { sequence },
+        };
+        self.eventful = false;
+        self.target = Some(target);
+        Publication {
+            patch,
+            standing: self.confirmed == Some(patch),
+        }
+    }
+
+    /// Takes how the last publication went. After a failure nothing is known of what the set
+    /// says.
+    pub const fn published(&mut self, patch: Patch, accepted: bool) {
+        self.confirmed = if accepted { Some(patch) } else { None };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn patch(replicas: i64, patch_id: i64) -> Patch {
+        Patch { replicas, patch_id }
+    }
+
+    fn publish(scaler: &mut Scaler) -> Patch {
+        let publication = scaler.decide();
+        scaler.published(publication.patch, true);
+        publication.patch
+    }
+
+    #[test]
+    fn target_is_min_plus_assigned_up_to_max() {
+        for (min, max, assigned, target) in [
+            (0, 10, 0, 0),
+            (0, 10, 3, 3),
+            (2, 10, 3, 5),
+            (2, 4, 3, 4),
+            (5, 5, 3, 5),
+            (0, 0, 7, 0),
+            (1, 9, -4, 1),
+            (1, 2_147_483_647, i64::MAX, 2_147_483_647),
+        ] {
+            let mut scaler = Scaler::new(min, max);
+            scaler.demand(assigned);
+            assert_eq!(
+                scaler.decide().patch.replicas,
+                target,
+                "min {min} max {max} assigned {assigned}"
+            );
+        }
+    }
+
+    #[test]
+    fn patch_ids_count_from_zero_while_there_is_work() {
+        let mut scaler = Scaler::new(1, 10);
+        scaler.demand(2);
+        let seen: Vec<Patch> = (0..3).map(|_| publish(&mut scaler)).collect();
+        assert_eq!(seen, [patch(3, 0), patch(3, 1), patch(3, 2)]);
+    }
+
+    #[test]
+    fn the_sequence_starts_again_after_its_last_id() {
+        let mut scaler = Scaler::new(0, 10);
+        scaler.next_id = LAST_PATCH_ID;
+        scaler.demand(1);
+        assert_eq!(publish(&mut scaler).patch_id, LAST_PATCH_ID);
+        assert_eq!(publish(&mut scaler).patch_id, 0);
+        assert_eq!(publish(&mut scaler).patch_id, 1);
+    }
+
+    #[test]
+    fn at_rest_the_patch_id_is_zero_and_the_sequence_goes_on() {
+        let mut scaler = Scaler::new(2, 10);
+        assert_eq!(publish(&mut scaler), patch(2, 0));
+        assert_eq!(publish(&mut scaler), patch(2, 0));
+        scaler.demand(1);
+        assert_eq!(publish(&mut scaler), patch(3, 2));
+        scaler.demand(0);
+        // the target fell with this very patch: a runner may hold a job not heard of yet
+        assert_eq!(publish(&mut scaler), patch(2, 3));
+        assert_eq!(publish(&mut scaler), patch(2, 0));
+    }
+
+    #[test]
+    fn a_job_that_came_and_went_is_no_rest() {
+        let mut scaler = Scaler::new(2, 10);
+        publish(&mut scaler);
+        scaler.happened();
+        assert_eq!(publish(&mut scaler), patch(2, 1));
+        assert_eq!(publish(&mut scaler), patch(2, 0));
+    }
+
+    #[test]
+    fn a_demand_that_changed_under_the_same_target_is_no_rest() {
+        let mut scaler = Scaler::new(5, 5);
+        publish(&mut scaler);
+        scaler.demand(3);
+        assert_eq!(publish(&mut scaler), patch(5, 1));
+        assert_eq!(publish(&mut scaler), patch(5, 0));
+    }
+
+    #[test]
+    fn only_a_patch_known_to_stand_need_not_be_written() {
+        let mut scaler = Scaler::new(2, 10);
+        let first = scaler.decide();
+        assert!(!first.standing, "nothing was written before");
+        scaler.published(first.patch, true);
+        assert!(scaler.decide().standing);
+        scaler.published(first.patch, false);
+        assert!(!scaler.decide().standing, "the last write failed");
+        scaler.demand(1);
+        assert!(!scaler.decide().standing, "the number is another");
+    }
+
+    #[test]
+    fn the_body_uses_the_names_of_the_custom_resource() {
+        assert_eq!(
+            patch(4, 7).body(),
+            serde_json::json!({"spec": {"replicas": 4, "patchID": 7}})
+        );
+    }
+}

@@ -1,0 +1,263 @@
+//! Jobs on their way: waiting in line, on offer, assigned to a scale set, started on a
+//! runner, ended.
+
+use serde_json::Value;
+
+use super::super::jobs::{Job, JobSpec, JobState};
+use super::{Moment, Scope, Timer, World, next};
+
+impl World {
+    pub(crate) fn queue_job(&mut self, mut spec: JobSpec, now: Moment) -> i64 {
+        for label in &mut spec.runs_on {
+            label.make_ascii_lowercase();
+        }
+        let id = next(&mut self.last.job);
+        self.note(format!("job {id} queued on {}", spec.runs_on.join(",")));
+        let line = self.waiting.entry(spec.runs_on.clone()).or_default();
+        line.push_back(id);
+        self.jobs.insert(id, Job::new(id, spec, now));
+        self.dispatch_all(now);
+        id
+    }
+
+    /// Puts a job back in front of its line.
+    pub(super) fn queue_again(&mut self, id: i64) {
+        if let Some(job) = self.jobs.get_mut(&id) {
+            job.state = JobState::Queued;
+            job.scale_set_id = None;
+            job.assigned = None;
+            let line = self.waiting.entry(job.spec.runs_on.clone()).or_default();
+            let place = line.partition_point(|other| *other < id);
+            line.insert(place, id);
+        }
+    }
+
+    /// Ends a job that has not started yet, as a person who cancels it does.
+    pub(crate) fn cancel(&mut self, id: i64, now: Moment) -> bool {
+        let Some(job) = self.jobs.get(&id) else {
+            return false;
+        };
+        match job.state {
+            JobState::Completed => return false,
+            JobState::Queued => {
+                if let Some(line) = self.waiting.get_mut(&job.spec.runs_on) {
+                    line.retain(|other| *other != id);
+                }
+            }
+            JobState::Available | JobState::Assigned | JobState::Running => {}
+        }
+        self.complete(id, "canceled", now);
+        true
+    }
+
+    /// Ends a job; its runner, which is ephemeral, deregisters itself.
+    pub(crate) fn complete(&mut self, id: i64, result: &str, now: Moment) {
+        let Some((set, runner)) = self.end(id, result, now) else {
+            return;
+        };
+        if let Some(runner) = runner {
+            self.forget_runner(runner);
+        }
+        if let Some(set) = set {
+            self.dispatch(set, now);
+        }
+    }
+
+    pub(super) fn end(
+        &mut self,
+        id: i64,
+        result: &str,
+        now: Moment,
+    ) -> Option<(Option<i64>, Option<i64>)> {
+        let job = self.jobs.get_mut(&id)?;
+        if job.state == JobState::Completed {
+            return None;
+        }
+        let announced = job.state != JobState::Queued;
+        job.state = JobState::Completed;
+        job.completed = Some(now.time);
+        job.result = result.to_owned();
+        let ended = (job.scale_set_id, job.runner_id);
+        let message = job.message("JobCompleted");
+        if let Some(set) = ended.0.and_then(|set| self.scale_sets.get_mut(&set)) {
+            set.offered.remove(&id);
+            set.assigned.remove(&id);
+            set.running.remove(&id);
+            if announced {
+                set.tell(message);
+            }
+        }
+        self.note(format!("job {id} completed: {result}"));
+        Some(ended)
+    }
+
+    /// Offers waiting jobs to a scale set, and gives its jobs to its idle runners.
+    pub(crate) fn dispatch(&mut self, id: i64, now: Moment) {
+        while self.offer_one(id, now) {}
+        while self.start_one(id, now) {}
+    }
+
+    /// Does so for every scale set, when jobs have come that any of them may take.
+    pub(super) fn dispatch_all(&mut self, now: Moment) {
+        let sets: Vec<i64> = self.scale_sets.keys().copied().collect();
+        for set in sets {
+            self.dispatch(set, now);
+        }
+    }
+
+    fn offer_one(&mut self, id: i64, now: Moment) -> bool {
+        let Some(set) = self.scale_sets.get(&id) else {
+            return false;
+        };
+        let session = set.session.as_ref().and_then(|id| self.sessions.get(id));
+        let live = session.is_some_and(|session| self.is_live(session, now));
+        if !live || set.load() >= set.capacity {
+            return false;
+        }
+        let Some(scope) = self.scopes.get(&set.scope) else {
+            return false;
+        };
+        let lines = self.waiting.iter().filter(|(on, _)| set.has_all(on));
+        let candidates = lines.filter_map(|(on, line)| {
+            let mut jobs = line.iter().enumerate();
+            let serves = |job: &Job| scope.serves(&job.spec);
+            let found = jobs.find(|(_, job)| self.jobs.get(job).is_some_and(serves));
+            found.map(|(place, job)| (*job, on.clone(), place))
+        });
+        let Some((job_id, on, place)) = candidates.min() else {
+            return false;
+        };
+        if let Some(line) = self.waiting.get_mut(&on) {
+            line.remove(place);
+            if line.is_empty() {
+                self.waiting.remove(&on);
+            }
+        }
+        let Some(job) = self.jobs.get_mut(&job_id) else {
+            return true;
+        };
+        job.state = JobState::Available;
+        job.scale_set_id = Some(id);
+        scope.name_origin(&mut job.spec);
+        let message = job.message("JobAvailable");
+        let until = now.instant + self.durations.offer;
+        if let Some(set) = self.scale_sets.get_mut(&id) {
+            set.offered.insert(job_id, until);
+            set.tell(message);
+        }
+        self.set_timer(until, Timer::Offer(job_id));
+        self.note(format!("job {job_id} offered to scale set {id}"));
+        true
+    }
+
+    fn start_one(&mut self, id: i64, now: Moment) -> bool {
+        let Some(set) = self.scale_sets.get_mut(&id) else {
+            return false;
+        };
+        let (Some(job_id), Some(runner_id)) = (set.assigned.first(), set.idle.first()) else {
+            return false;
+        };
+        let (job_id, runner_id) = (*job_id, *runner_id);
+        set.assigned.remove(&job_id);
+        set.idle.remove(&runner_id);
+        set.running.insert(job_id);
+        let (Some(job), Some(runner)) =
+            (self.jobs.get_mut(&job_id), self.runners.get_mut(&runner_id))
+        else {
+            return true;
+        };
+        job.state = JobState::Running;
+        job.started = Some(now.time);
+        job.runner_id = Some(runner_id);
+        job.runner_name.clone_from(&runner.name);
+        runner.job = Some(job_id);
+        runner.news.notify_waiters();
+        let note = format!(
+            "job {job_id} started on runner {runner_id}: {}",
+            runner.name
+        );
+        set.tell(job.message("JobStarted"));
+        self.history.entry(runner_id).or_default().push(job_id);
+        self.note(note);
+        true
+    }
+
+    /// A scale set takes jobs on offer; answers which of them it has.
+    pub(crate) fn acquire(&mut self, set_id: i64, ids: &[i64], now: Moment) -> Vec<i64> {
+        let mut acquired = Vec::new();
+        for id in ids {
+            let Some(set) = self.scale_sets.get_mut(&set_id) else {
+                break;
+            };
+            let Some(job) = self.jobs.get_mut(id) else {
+                continue;
+            };
+            if set.assigned.contains(id) || set.running.contains(id) {
+                acquired.push(*id);
+                continue;
+            }
+            let full = set.demand() >= set.capacity;
+            if full || set.offered.remove(id).is_none() {
+                continue;
+            }
+            job.state = JobState::Assigned;
+            job.assigned = Some(now.time);
+            set.assigned.insert(*id);
+            set.tell(job.message("JobAssigned"));
+            acquired.push(*id);
+            self.note(format!("job {id} acquired by scale set {set_id}"));
+        }
+        self.dispatch(set_id, now);
+        acquired
+    }
+
+    /// An offer that nobody took up: the job is offered anew.
+    pub(super) fn lapse(&mut self, job: i64, now: Moment) {
+        let set = self.jobs.get(&job).and_then(|job| job.scale_set_id);
+        let Some(set) = set.and_then(|id| self.scale_sets.get_mut(&id)) else {
+            return;
+        };
+        if set
+            .offered
+            .get(&job)
+            .is_some_and(|until| *until <= now.instant)
+        {
+            set.offered.remove(&job);
+            let untold = |event: &Value| {
+                event["messageType"] == "JobAvailable" && event["runnerRequestId"] == job
+            };
+            set.events.retain(|event| !untold(event));
+            self.queue_again(job);
+            self.dispatch_all(now);
+        }
+    }
+
+    pub(super) fn fail_job_of(&mut self, runner: i64, now: Moment) {
+        let lost = self.runners.get(&runner).filter(|runner| !runner.online);
+        if let Some(job) = lost.and_then(|runner| runner.job) {
+            self.complete(job, "failed", now);
+        }
+    }
+}
+
+impl Scope {
+    /// Whether the scope's runners may take the job.
+    fn serves(&self, job: &JobSpec) -> bool {
+        let fits = |mine: &str, other: &str| {
+            mine.is_empty() || other.is_empty() || mine.eq_ignore_ascii_case(other)
+        };
+        fits(&self.owner, &job.owner) && fits(&self.repository, &job.repository)
+    }
+
+    /// Fills in where a job comes from that does not say so.
+    fn name_origin(&self, job: &mut JobSpec) {
+        let fill = |field: &mut String, mine: &str, other: &str| {
+            if field.is_empty() {
+                let value = if mine.is_empty() { other } else { mine };
+                value.clone_into(field);
+            }
+        };
+        fill(&mut job.owner, &self.owner, "acme");
+        fill(&mut job.repository, &self.repository, "widgets");
+    }
+}

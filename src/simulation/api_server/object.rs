@@ -1,0 +1,120 @@
+//! Reading and writing the parts that every Kubernetes object has, on plain JSON.
+
+use serde_json::{Map, Value};
+
+use crate::clock::Timestamp;
+
+/// A string at `metadata.<field>`, or the empty string.
+#[must_use]
+pub fn meta<'a>(object: &'a Value, field: &str) -> &'a str {
+    object["metadata"][field].as_str().unwrap_or_default()
+}
+
+/// `metadata.name`, or the empty string.
+#[must_use]
+pub fn name(object: &Value) -> &str {
+    meta(object, "name")
+}
+
+/// `metadata.namespace`, or the empty string.
+#[must_use]
+pub fn namespace(object: &Value) -> &str {
+    meta(object, "namespace")
+}
+
+/// `metadata.uid`, or the empty string.
+#[must_use]
+pub fn uid(object: &Value) -> &str {
+    meta(object, "uid")
+}
+
+/// `metadata.resourceVersion` of a stored object.
+#[must_use]
+pub fn revision(object: &Value) -> u64 {
+    meta(object, "resourceVersion").parse().unwrap_or_default()
+}
+
+/// Whether a deletion has been asked for.
+#[must_use]
+pub fn is_deleting(object: &Value) -> bool {
+    object["metadata"]["deletionTimestamp"].is_string()
+}
+
+/// `metadata.finalizers`.
+pub fn finalizers(object: &Value) -> impl Iterator<Item = &str> {
+    strings(&object["metadata"]["finalizers"])
+}
+
+/// `metadata.ownerReferences`.
+#[must_use]
+pub fn owner_references(object: &Value) -> &[Value] {
+    list(&object["metadata"]["ownerReferences"])
+}
+
+/// The elements of a JSON array; none for anything else.
+#[must_use]
+pub fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+/// The strings of a JSON array; none for anything else.
+pub fn strings(value: &Value) -> impl Iterator<Item = &str> {
+    list(value).iter().filter_map(Value::as_str)
+}
+
+/// `object[field]` as a map to write to, created when it is absent or not a map.
+pub fn map_mut<'a>(object: &'a mut Value, field: &str) -> &'a mut Map<String, Value> {
+    if !object[field].is_object() {
+        object[field] = Value::Object(Map::new());
+    }
+    match &mut object[field] {
+        Value::Object(map) => map,
+        _ => unreachable!("set just above"),
+    }
+}
+
+/// `metadata` as a map to write to.
+pub fn meta_mut(object: &mut Value) -> &mut Map<String, Value> {
+    map_mut(object, "metadata")
+}
+
+/// Replaces the finalizers; no list at all when none are left.
+pub fn set_finalizers(object: &mut Value, finalizers: Vec<String>) {
+    let metadata = meta_mut(object);
+    if finalizers.is_empty() {
+        metadata.remove("finalizers");
+    } else {
+        metadata.insert("finalizers".into(), finalizers.into());
+    }
+}
+
+/// Moves a field from one object to another, or removes it when the first has none.
+pub fn copy_field(from: &Value, to: &mut Map<String, Value>, field: &str) {
+    match from.get(field) {
+        Some(value) => {
+            to.insert(field.to_owned(), value.clone());
+        }
+        None => {
+            to.remove(field);
+        }
+    }
+}
+
+/// Drops nulls in maps, which stand for absent fields in every kind that is decoded into a
+/// type.
+pub fn drop_nulls(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            map.retain(|_, field| !field.is_null());
+            map.values_mut().for_each(drop_nulls);
+        }
+        Value::Array(items) => items.iter_mut().for_each(drop_nulls),
+        _ => {}
+    }
+}
+
+/// A time as `metav1.Time` writes it: whole seconds, UTC.
+#[must_use]
+pub fn time(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}

@@ -1,0 +1,315 @@
+//! The embedded cluster as one piece: API server, kubelet, Actions service, and controllers
+//! that can be started, killed and started again.
+//!
+//! Everything runs on the current thread, inside the caller's `LocalSet`. With tokio's time
+//! paused, a run is a function of its seed.
+
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::task::{JoinHandle, LocalSet};
+
+use super::actions_service::{self, ActionsService};
+use super::api_server::{ApiServer, ApiServerOptions};
+use super::kubelet::{Kubelet, KubeletOptions, NODE};
+use super::programs::SimulatedPrograms;
+pub use super::apply::ApplyError;
+use crate::actions::{Clients, ClientsOptions, UserAgent};
+use crate::actors::{
+    CallMetrics, ControllerOptions, Journal, KubeSources, UnregistrarTask, Workers, run_controller,
+};
+use crate::clock::Clock;
+use crate::kube_io::{KubeIo, Limiter};
+use crate::metrics::Metrics;
+use crate::resources::ControllerSettings;
+
+/// The controller's namespace, as in `config/`.
+pub const CONTROLLER_NAMESPACE: &str = "arc-systems";
+/// The controller's ServiceAccount, as in `config/`.
+const CONTROLLER_ACCOUNT: &str = "impresario-controller";
+
+/// What the controller may do: the same rules that are installed in a real cluster.
+const RBAC: [(&str, &str); 4] = [
+    (
+        "config/rbac/service_account.yaml",
+        include_str!("../../config/rbac/service_account.yaml"),
+    ),
+    (
+        "config/rbac/cluster_role.yaml",
+        include_str!("../../config/rbac/cluster_role.yaml"),
+    ),
+    (
+        "config/rbac/runner_namespace_role.yaml",
+        include_str!("../../config/rbac/runner_namespace_role.yaml"),
+    ),
+    (
+        "config/rbac/controller_namespace_role.yaml",
+        include_str!("../../config/rbac/controller_namespace_role.yaml"),
+    ),
+];
+
+/// How a cluster is set up.
+pub struct ClusterOptions {
+    /// Wall time of everything in it.
+    pub clock: Clock,
+    /// Source of uids, generated names and faults.
+    pub seed: u64,
+    /// Delays of pods.
+    pub kubelet: KubeletOptions,
+    /// From a runner's start until it is online.
+    pub sign_in: Duration,
+    /// The controller's settings.
+    pub settings: ControllerSettings,
+    /// Whether a line is kept for each request, change and step.
+    pub keep_log: bool,
+}
+
+impl ClusterOptions {
+    /// A cluster with the usual delays, and no log.
+    #[must_use]
+    pub fn new(clock: Clock, seed: u64) -> Self {
+        Self {
+            clock,
+            seed,
+            kubelet: KubeletOptions::default(),
+            sign_in: Duration::from_millis(150),
+            settings: ControllerSettings {
+                namespace: CONTROLLER_NAMESPACE.to_owned(),
+                ..ControllerSettings::default()
+            },
+            keep_log: false,
+        }
+    }
+}
+
+/// An embedded cluster.
+pub struct Cluster {
+    /// The API server.
+    pub api: ApiServer,
+    /// The Actions service.
+    pub actions: ActionsService,
+    /// The kubelet.
+    pub kubelet: Kubelet,
+    /// Wall time.
+    pub clock: Clock,
+    settings: Arc<ControllerSettings>,
+    log: Option<Log>,
+}
+
+/// A log that several write to.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<String>>>);
+
+impl Log {
+    fn write(&self, line: String) {
+        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.push(line);
+    }
+
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// A running controller. Dropping it kills it, wherever it is.
+pub struct RunningController {
+    /// Its metrics.
+    pub metrics: Arc<Metrics>,
+    ready: Arc<AtomicBool>,
+    task: JoinHandle<()>,
+}
+
+impl RunningController {
+    /// Whether its watches are established.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Relaxed)
+    }
+
+    /// Whether it has ended by itself, because a watch was lost.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.task.is_finished()
+    }
+}
+
+impl Drop for RunningController {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Cluster {
+    /// Starts a cluster with our resources installed, without a controller. To be called inside
+    /// a `LocalSet`.
+    ///
+    /// # Errors
+    ///
+    /// When our own manifests do not install, which tests would have shown.
+    pub async fn start(options: ClusterOptions) -> anyhow::Result<Self> {
+        let log = options.keep_log.then(Log::default);
+        let api = ApiServer::new(ApiServerOptions {
+            keep_log: options.keep_log,
+            ..ApiServerOptions::new(options.clock.clone(), options.seed)
+        });
+        for crd in crate::api::crds() {
+            api.install_crd(serde_json::to_value(crd)?)
+                .map_err(|error| anyhow::anyhow!("{error:?}"))?;
+        }
+        let actions = ActionsService::new(actions_service::Options {
+            seed: options.seed,
+            log: log.clone().map(|log| {
+                let write = move |line: &str| log.write(line.to_owned());
+                Arc::new(write) as Arc<dyn Fn(&str) + Send + Sync>
+            }),
+            ..actions_service::Options::new(options.clock.clone())
+        });
+        let programs = SimulatedPrograms {
+            api: api.clone(),
+            actions: actions.clone(),
+            clock: options.clock.clone(),
+            sign_in: options.sign_in,
+        };
+        let kubelet = Kubelet::new(
+            api.client_as("system:kubelet", &["system:masters"]),
+            options.clock.clone(),
+            options.kubelet,
+            Rc::new(programs),
+        );
+        tokio::task::spawn_local(kubelet.clone().run());
+        let cluster = Self {
+            api,
+            actions,
+            kubelet,
+            clock: options.clock,
+            settings: Arc::new(options.settings),
+            log,
+        };
+        cluster.furnish().await?;
+        Ok(cluster)
+    }
+
+    /// The controller's settings.
+    #[must_use]
+    pub fn settings(&self) -> &Arc<ControllerSettings> {
+        &self.settings
+    }
+
+    /// Starts a controller on the current thread.
+    #[must_use]
+    pub fn start_controller(&self) -> RunningController {
+        // metrics declare fixed names in a new registry, which a test shows to be sound
+        let metrics = Arc::new(Metrics::new().unwrap_or_else(|error| unreachable!("{error}")));
+        let ready = Arc::new(AtomicBool::new(false));
+        let client = self.controller_client();
+        let sources = KubeIo::new(client.clone(), Limiter::unlimited(), metrics.clone());
+        let options = ClientsOptions {
+            user_agent: UserAgent {
+                version: self.settings.version.clone(),
+                subsystem: "controller".to_owned(),
+                ..UserAgent::default()
+            },
+            sync_period: self.settings.sync_period,
+            observer: Some(Arc::new(CallMetrics(metrics.clone()))),
+            ..ClientsOptions::default()
+        };
+        let actions = Arc::new(Clients::new(
+            Arc::new(KubeSources(sources)),
+            self.actions.transports(),
+            self.clock.clone(),
+            options,
+        ));
+        let journal = self.log.clone().map(|log| {
+            let clock = self.clock.clone();
+            let write = move |line: &str| log.write(format!("{} {line}", clock.now()));
+            Arc::new(write) as Journal
+        });
+        let (clock, settings) = (self.clock.clone(), self.settings.clone());
+        let (metrics_there, ready_there) = (metrics.clone(), ready.clone());
+        // a set of its own, so that everything the controller started dies with it
+        let own = LocalSet::new();
+        own.spawn_local(async move {
+            let ended = run_controller(ControllerOptions {
+                client,
+                limiter: Limiter::unlimited(),
+                unregistrar: Arc::new(UnregistrarTask::start(actions.clone(), clock.clone())),
+                actions,
+                clock,
+                metrics: metrics_there,
+                settings,
+                namespace: None,
+                workers: Workers::Here,
+                ready: ready_there,
+                journal,
+            });
+            match ended.await {
+                Ok(never) => match never {},
+                Err(lost) => tracing::error!(%lost, "controller ended"),
+            }
+        });
+        RunningController {
+            metrics,
+            ready,
+            task: tokio::task::spawn_local(own),
+        }
+    }
+
+    /// Takes the lines logged so far: those of the API server, then those of Actions service
+    /// and actors in the order they happened.
+    #[must_use]
+    pub fn take_log(&self) -> Vec<String> {
+        let mut lines = self.api.take_log();
+        lines.extend(self.log.iter().flat_map(Log::take));
+        lines
+    }
+
+    /// Applies an object: creates it, or replaces what the manifest sets.
+    ///
+    /// # Errors
+    ///
+    /// As the API server answers.
+    pub async fn apply(&self, object: &Value) -> Result<(), ApplyError> {
+        super::apply::apply(&self.api, object).await
+    }
+
+    /// The client of the controller: as its ServiceAccount, with the rights that are installed
+    /// with it in a real cluster.
+    fn controller_client(&self) -> kube::Client {
+        let user = format!("system:serviceaccount:{CONTROLLER_NAMESPACE}:{CONTROLLER_ACCOUNT}");
+        self.api.client_as(&user, &["system:authenticated"])
+    }
+
+    async fn furnish(&self) -> anyhow::Result<()> {
+        for (kind, name) in [("Namespace", CONTROLLER_NAMESPACE), ("Node", NODE)] {
+            let object = json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}});
+            self.apply(&object).await?;
+        }
+        for (source, text) in RBAC {
+            for object in crate::api::read_manifests(text, source)? {
+                self.apply(&object.value).await?;
+            }
+        }
+        // in a real cluster each namespace with runners binds this role; here all do
+        self.apply(&json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": "all-runner-namespaces"},
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io",
+                "kind": "ClusterRole",
+                "name": "impresario-runner-namespace",
+            },
+            "subjects": [{
+                "kind": "ServiceAccount",
+                "name": CONTROLLER_ACCOUNT,
+                "namespace": CONTROLLER_NAMESPACE,
+            }],
+        }))
+        .await?;
+        Ok(())
+    }
+}
+

@@ -1,0 +1,126 @@
+//! What runs in the pods of a simulated cluster: the real listener program, and a simulated
+//! runner that takes one job.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::LocalBoxFuture;
+use k8s_openapi::api::core::v1::Pod;
+use tokio::time::sleep;
+
+use super::actions_service::ActionsService;
+use super::api_server::ApiServer;
+use super::kubelet::{Programs, Stop};
+use crate::actions::Proxies;
+use crate::api::ListenerConfig;
+use crate::clock::Clock;
+use crate::listener::{self, Health, ListenerEnv, ListenerMetrics};
+
+/// The programs of a simulated cluster.
+pub struct SimulatedPrograms {
+    /// The API server that listeners talk to, each as its own ServiceAccount.
+    pub api: ApiServer,
+    /// The Actions service that listeners and runners talk to.
+    pub actions: ActionsService,
+    /// Wall time.
+    pub clock: Clock,
+    /// From a runner's start until it is online.
+    pub sign_in: Duration,
+}
+
+impl Programs for SimulatedPrograms {
+    fn listener(&self, pod: Arc<Pod>, config: Vec<u8>, stop: Stop) -> LocalBoxFuture<'static, i32> {
+        let (namespace, name) = names(&pod);
+        let account = pod.spec.as_ref().and_then(|spec| spec.service_account_name.clone());
+        let user = format!(
+            "system:serviceaccount:{namespace}:{}",
+            account.unwrap_or_default()
+        );
+        let kube = self.api.client_as(&user, &["system:authenticated"]);
+        let transports = self.actions.transports();
+        let clock = self.clock.clone();
+        Box::pin(async move {
+            let config: ListenerConfig = match serde_json::from_slice(&config) {
+                Ok(config) => config,
+                Err(error) => {
+                    // where, but never what: the file holds credentials
+                    tracing::error!(
+                        pod = name,
+                        line = error.line(),
+                        column = error.column(),
+                        "config.json cannot be read"
+                    );
+                    return 1;
+                }
+            };
+            let (metrics, complaints) = match ListenerMetrics::new(&config) {
+                Ok(made) => made,
+                Err(error) => {
+                    tracing::error!(pod = name, %error, "listener metrics");
+                    return 1;
+                }
+            };
+            for complaint in complaints {
+                tracing::warn!(pod = name, complaint, "listenerMetrics is not what it seems");
+            }
+            let env = ListenerEnv {
+                kube,
+                transports,
+                proxies: Proxies::default(),
+                clock,
+                hostname: name.clone(),
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                force_ghes: false,
+                metrics: Arc::new(metrics),
+                health: Arc::new(Health::new()),
+            };
+            match listener::run(config, env, stop.told()).await {
+                Ok(()) => 0,
+                Err(error) => {
+                    tracing::error!(pod = name, %error, "listener ended");
+                    1
+                }
+            }
+        })
+    }
+
+    fn runner(&self, pod: Arc<Pod>, jit: String, stop: Stop) -> LocalBoxFuture<'static, i32> {
+        let (_, name) = names(&pod);
+        let service = self.actions.clone();
+        let sign_in = self.sign_in;
+        Box::pin(async move {
+            let work = async {
+                sleep(sign_in).await;
+                let runner = match service.runner_online(&jit) {
+                    Ok(runner) => runner,
+                    Err(error) => {
+                        tracing::debug!(pod = name, %error, "runner ends");
+                        return 1;
+                    }
+                };
+                let Some(job) = runner.next_job().await else {
+                    // deregistered while it waited
+                    return 0;
+                };
+                tokio::select! {
+                    biased;
+                    () = sleep(job.spec.duration) => runner.complete(&job, &job.spec.result),
+                    () = runner.removed() => {}
+                }
+                0
+            };
+            tokio::select! {
+                biased;
+                code = work => code,
+                () = stop.told() => 143,
+            }
+        })
+    }
+}
+
+fn names(pod: &Pod) -> (String, String) {
+    (
+        pod.metadata.namespace.clone().unwrap_or_default(),
+        pod.metadata.name.clone().unwrap_or_default(),
+    )
+}
