@@ -13,8 +13,9 @@ impl RunnerSetMachine {
             return self.wind_down(turn);
         }
         self.wind_down(turn);
-        let runners_gone = self.books.is_empty() && self.creation.is_empty();
-        if runners_gone && self.remove_proxy(set, turn) {
+        if !self.books.is_empty() || !self.creation.is_empty() {
+            self.keep_status(set, turn);
+        } else if self.remove_proxy(set, turn) {
             self.drop_finalizer(set, turn);
         }
     }

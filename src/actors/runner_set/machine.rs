@@ -14,9 +14,8 @@ use crate::actors::{EffectOf, InputOf, Machine};
 use crate::api::EphemeralRunnerSet;
 use crate::clock::Timestamp;
 use crate::messages::{
-    ActionsAnswer, ActionsError, Effect, Input, Kind, KubeAnswer, KubeError, KubeRequest, Object,
-    ObjectRef, RunnerCommand, RunnerCounts, RunnerDirective, RunnerReport, RunnerSetReport,
-    RunnerState,
+    Effect, Input, Kind, KubeAnswer, KubeError, KubeRequest, Object, ObjectRef, RunnerCommand,
+    RunnerCounts, RunnerDirective, RunnerReport, RunnerSetReport, RunnerState,
 };
 use crate::resources::ControllerSettings;
 
@@ -320,7 +319,8 @@ impl Machine for RunnerSetMachine {
             Input::Observed(object) => self.observe(object, &mut turn),
             Input::Gone { object, uid } => self.observe_gone(&object, &uid),
             Input::Kube(tag, result) => self.take_kube(&tag, &result, &mut turn),
-            Input::Actions(_, Ok::<ActionsAnswer, ActionsError>(_) | Err(_)) | Input::Tick => {}
+            // a set calls nobody but the API server
+            Input::Actions(..) | Input::Tick => {}
             Input::Command(RunnerSetCommand::Synced) => self.synced = true,
             Input::Report(report) => self.take_report(report, &mut turn),
         }

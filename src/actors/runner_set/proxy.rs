@@ -144,11 +144,6 @@ impl RunnerSetMachine {
         self.proxy.live.get().is_some()
     }
 
-    /// Goes on with a refresh that was asked for after [`Self::keep_proxy`] had run.
-    pub(super) fn proxy_go_on(&mut self, set: &EphemeralRunnerSet, turn: &mut Turn<Self>) {
-        self.keep_proxy(set, turn);
-    }
-
     /// Sources cannot be watched, so they are read again every now and then.
     fn plan_reads(&mut self, set: &EphemeralRunnerSet, proxy: &ProxyConfig, turn: &mut Turn<Self>) {
         let period = self.settings.sync_period;

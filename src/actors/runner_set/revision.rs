@@ -25,7 +25,8 @@ impl RunnerSetMachine {
             return;
         }
         if !self.proxy.refresh_for(target) {
-            return self.proxy_go_on(set, turn);
+            self.keep_proxy(set, turn);
+            return;
         }
         let advanced = target.max(applied_revision(set));
         // verdicts are judged against the revision that is to stand

@@ -903,6 +903,15 @@ impl World {
             self.violations
                 .push(format!("{name} created beside {alive}, wanted {replicas}"));
         }
+        let set = self.set();
+        let counted = set
+            .status
+            .and_then(|status| status.finished_runner_cleanup_patch_id)
+            .unwrap_or(0);
+        if set.spec.patch_id > 0 && counted == set.spec.patch_id {
+            self.violations
+                .push(format!("{name} created for a job that is done"));
+        }
         if !self.created.insert(name.to_owned()) {
             self.violations.push(format!("{name} created twice"));
         }
