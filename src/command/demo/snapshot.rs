@@ -1,5 +1,7 @@
 //! One look at a running demonstration: everything that the view and the summary show.
 
+use std::fmt;
+
 use k8s_openapi::api::core::v1::{Event, Pod, Secret};
 use k8s_openapi::jiff::Timestamp;
 
@@ -9,8 +11,8 @@ use crate::api::{AutoscalingRunnerSet, EphemeralRunner, EphemeralRunnerPhase};
 use crate::simulation::actions_service::JobState;
 use crate::simulation::api_server::ApiServer;
 
-/// How many events are shown.
-const EVENTS: usize = 8;
+/// How many events are kept for the view.
+const EVENTS: usize = 50;
 
 /// One look.
 #[derive(Clone, Debug, Default)]
@@ -25,8 +27,8 @@ pub struct Snapshot {
     pub scale_sets: Vec<ScaleSetLine>,
     /// Actors by kind: how many, and messages waiting for them.
     pub actors: Vec<(String, i64, i64)>,
-    /// Newest Kubernetes Events, newest last.
-    pub events: Vec<String>,
+    /// The last Kubernetes Events, the newest last.
+    pub events: Vec<EventLine>,
     /// What exists.
     pub holdings: Holdings,
 }
@@ -61,6 +63,47 @@ pub struct Runners {
     pub deleting: usize,
 }
 
+impl fmt::Display for Jobs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} queued, {} running, {} of {} done",
+            self.queued, self.running, self.done, self.wanted
+        )
+    }
+}
+
+impl Runners {
+    /// The states in the order of a runner's life, each with its count.
+    pub const fn by_state(&self) -> [(&'static str, usize); 6] {
+        [
+            ("starting", self.starting),
+            ("idle", self.idle),
+            ("busy", self.busy),
+            ("finished", self.finished),
+            ("failed", self.failed),
+            ("deleting", self.deleting),
+        ]
+    }
+}
+
+/// The states there are runners in.
+impl fmt::Display for Runners {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut separator = "";
+        for (state, count) in self.by_state() {
+            if count > 0 {
+                write!(f, "{separator}{count} {state}")?;
+                separator = ", ";
+            }
+        }
+        if separator.is_empty() {
+            f.write_str("none")?;
+        }
+        Ok(())
+    }
+}
+
 /// One scale set.
 #[derive(Clone, Debug)]
 pub struct ScaleSetLine {
@@ -72,6 +115,17 @@ pub struct ScaleSetLine {
     pub problem: Option<String>,
     /// State of its listener's pod.
     pub listener: String,
+}
+
+/// A Kubernetes Event.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EventLine {
+    /// Seconds from the start until it last happened.
+    pub seconds: f64,
+    /// Whether it is a warning.
+    pub warning: bool,
+    /// What it is about and what it says.
+    pub text: String,
 }
 
 /// What exists, to find what is left over.
@@ -125,7 +179,7 @@ impl Snapshot {
                 .map(|set| line(api, &pods, set))
                 .collect(),
             actors: actors(stage),
-            events: events(api),
+            events: events(api, stage.began),
             holdings: holdings(stage, runners.len(), &pods),
         }
     }
@@ -249,14 +303,9 @@ fn actors(stage: &Stage<'_>) -> Vec<(String, i64, i64)> {
         .collect()
 }
 
-fn events(api: &ApiServer) -> Vec<String> {
+fn events(api: &ApiServer, began: Timestamp) -> Vec<EventLine> {
     let mut events: Vec<Event> = api.list_as(None);
-    let stamp = |event: &Event| -> Timestamp {
-        event
-            .last_timestamp
-            .as_ref()
-            .map_or(Timestamp::UNIX_EPOCH, |time| time.0)
-    };
+    let stamp = |event: &Event| event.last_timestamp.as_ref().map_or(began, |time| time.0);
     events.sort_by_key(stamp);
     let skip = events.len().saturating_sub(EVENTS);
     events
@@ -264,14 +313,19 @@ fn events(api: &ApiServer) -> Vec<String> {
         .skip(skip)
         .map(|event| {
             let about = &event.involved_object;
-            format!(
-                "{} {} {}/{}: {}",
-                event.type_.as_deref().unwrap_or("Normal"),
-                event.reason.as_deref().unwrap_or_default(),
-                about.kind.as_deref().unwrap_or_default(),
-                about.name.as_deref().unwrap_or_default(),
-                event.message.as_deref().unwrap_or_default(),
-            )
+            let text = |field: &Option<String>| field.clone().unwrap_or_default();
+            EventLine {
+                seconds: stamp(event).duration_since(began).as_secs_f64().max(0.0),
+                warning: event.type_.as_deref() == Some("Warning"),
+                text: format!(
+                    "{} {} {}/{}: {}",
+                    text(&event.reason),
+                    text(&about.kind),
+                    text(&about.namespace),
+                    text(&about.name),
+                    text(&event.message),
+                ),
+            }
         })
         .collect()
 }
