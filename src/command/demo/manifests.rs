@@ -58,8 +58,6 @@ pub struct ScaleSet {
     pub name: String,
     /// What a job asks for in `runs-on`.
     pub label: String,
-    /// Runners kept at rest.
-    pub min: i64,
     /// Most runners at one time.
     pub max: Option<i64>,
 }
@@ -136,7 +134,6 @@ impl Manifests {
                 namespace: self.objects[*index].namespace().to_owned(),
                 name: set.metadata.name.clone().unwrap_or_default(),
                 label: crate::resources::scale_set_name(set),
-                min: set.spec.min_runners.unwrap_or(0),
                 max: set.spec.max_runners,
             })
             .collect()
@@ -346,7 +343,6 @@ spec:
             namespace: "ci".into(),
             name: "linux".into(),
             label: "linux".into(),
-            min: 2,
             max: Some(7),
         };
         assert_eq!(manifests.scale_sets(), [expected]);

@@ -5,7 +5,7 @@ use std::fmt;
 use k8s_openapi::api::core::v1::{Event, Pod, Secret};
 use k8s_openapi::jiff::Timestamp;
 
-use super::{ScaleSet, Stage};
+use super::Stage;
 use crate::api::constants::{LISTENER_CONTAINER, labels};
 use crate::api::{AutoscalingRunnerSet, EphemeralRunner, EphemeralRunnerPhase};
 use crate::simulation::actions_service::JobState;
@@ -143,7 +143,7 @@ pub struct Holdings {
     pub pods: usize,
     /// Message sessions.
     pub sessions: usize,
-    /// Scale sets that are played.
+    /// Scale sets.
     pub scale_sets: usize,
 }
 
@@ -168,19 +168,21 @@ impl Snapshot {
         let api = &stage.cluster.api;
         let runners: Vec<EphemeralRunner> = api.list_as(None);
         let pods: Vec<Pod> = api.list_as(None);
+        // one may have been applied or deleted since the start
+        let mut scale_sets: Vec<AutoscalingRunnerSet> = api.list_as(None);
+        let key = |set: &AutoscalingRunnerSet| {
+            (set.metadata.namespace.clone(), set.metadata.name.clone())
+        };
+        scale_sets.sort_by_key(key);
         let elapsed = stage.cluster.clock.now().duration_since(stage.began);
         Self {
             seconds: elapsed.as_secs_f64(),
             jobs: jobs(stage),
             runners: count(&runners),
-            scale_sets: stage
-                .scale_sets
-                .iter()
-                .map(|set| line(api, &pods, set))
-                .collect(),
+            scale_sets: scale_sets.iter().map(|set| line(&pods, set)).collect(),
             actors: actors(stage),
             events: events(api, stage.began),
-            holdings: holdings(stage, runners.len(), &pods),
+            holdings: holdings(stage, runners.len(), &pods, &scale_sets),
         }
     }
 
@@ -239,13 +241,10 @@ fn count(all: &[EphemeralRunner]) -> Runners {
     runners
 }
 
-fn line(api: &ApiServer, pods: &[Pod], set: &ScaleSet) -> ScaleSetLine {
-    let all: Vec<AutoscalingRunnerSet> = api.list_as(Some(&set.namespace));
-    let status = all
-        .into_iter()
-        .find(|found| found.metadata.name.as_deref() == Some(&set.name))
-        .and_then(|found| found.status)
-        .unwrap_or_default();
+fn line(pods: &[Pod], set: &AutoscalingRunnerSet) -> ScaleSetLine {
+    let namespace = set.metadata.namespace.as_deref().unwrap_or_default();
+    let name = set.metadata.name.as_deref().unwrap_or_default();
+    let status = set.status.clone().unwrap_or_default();
     // the first condition that does not hold says most
     let problem = status
         .conditions
@@ -253,19 +252,19 @@ fn line(api: &ApiServer, pods: &[Pod], set: &ScaleSet) -> ScaleSetLine {
         .find(|condition| condition.status == "False")
         .map(|condition| format!("{}: {}", condition.reason, condition.message));
     ScaleSetLine {
-        name: format!("{}/{}", set.namespace, set.name),
+        name: format!("{namespace}/{name}"),
         phase: status
             .phase
             .map_or_else(|| "unknown".to_owned(), |phase| format!("{phase:?}")),
         problem,
-        listener: listener(pods, set),
+        listener: listener(pods, namespace, name),
     }
 }
 
-fn listener(pods: &[Pod], set: &ScaleSet) -> String {
+fn listener(pods: &[Pod], namespace: &str, name: &str) -> String {
     let wanted = [
-        (labels::SCALE_SET_NAME, set.name.as_str()),
-        (labels::SCALE_SET_NAMESPACE, set.namespace.as_str()),
+        (labels::SCALE_SET_NAME, name),
+        (labels::SCALE_SET_NAMESPACE, namespace),
     ];
     let pod = pods.iter().find(|pod| {
         let labels = pod.metadata.labels.clone().unwrap_or_default();
@@ -330,7 +329,12 @@ fn events(api: &ApiServer, began: Timestamp) -> Vec<EventLine> {
         .collect()
 }
 
-fn holdings(stage: &Stage<'_>, runners: usize, pods: &[Pod]) -> Holdings {
+fn holdings(
+    stage: &Stage<'_>,
+    runners: usize,
+    pods: &[Pod],
+    scale_sets: &[AutoscalingRunnerSet],
+) -> Holdings {
     let secrets: Vec<Secret> = stage.cluster.api.list_as(None);
     let jit = |secret: &&Secret| {
         let data = secret.data.as_ref();
@@ -340,7 +344,10 @@ fn holdings(stage: &Stage<'_>, runners: usize, pods: &[Pod]) -> Holdings {
         let labels = pod.metadata.labels.as_ref();
         labels.is_some_and(|labels| labels.contains_key(labels::EPHEMERAL_RUNNER))
     };
-    let minimum: i64 = stage.scale_sets.iter().map(|set| set.min).sum();
+    let minimum: i64 = scale_sets
+        .iter()
+        .filter_map(|set| set.spec.min_runners)
+        .sum();
     Holdings {
         runners,
         minimum: usize::try_from(minimum).unwrap_or_default(),
@@ -348,6 +355,6 @@ fn holdings(stage: &Stage<'_>, runners: usize, pods: &[Pod]) -> Holdings {
         secrets: secrets.iter().filter(jit).count(),
         pods: pods.iter().filter(of_runners).count(),
         sessions: stage.cluster.actions.sessions().len(),
-        scale_sets: stage.scale_sets.len(),
+        scale_sets: scale_sets.len(),
     }
 }

@@ -41,9 +41,9 @@ pub fn draw(frame: &mut Frame<'_>, kubectl: &str, snapshot: &Snapshot) {
 
 fn draw_header(frame: &mut Frame<'_>, area: Rect, kubectl: &str, snapshot: &Snapshot) {
     let what = if snapshot.all_jobs_done() {
-        "all jobs are done, the cluster stays up"
+        "all jobs are done"
     } else {
-        "jobs run"
+        ""
     };
     let title = format!("impresario demo  {:.1} s  {what}", snapshot.seconds);
     let lines = vec![
@@ -68,7 +68,7 @@ fn draw_jobs(frame: &mut Frame<'_>, area: Rect, jobs: &Jobs) {
         .gauge_style(Style::new().fg(Color::Green).bg(Color::Black))
         .use_unicode(true)
         .ratio(share.clamp(0.0, 1.0))
-        .label(jobs.to_string());
+        .label(format!(" {jobs} "));
     frame.render_widget(gauge, area);
 }
 
