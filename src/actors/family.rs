@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use super::inbox::Inbox;
 use super::listener::ListenerMachine;
-use super::machine::Machine;
+use super::machine::Coalesce;
 use super::router::{ActorKey, ActorKind};
 use super::runner::{Origin, RunnerMachine};
 use super::runner_set::{RunnerSetCommand, RunnerSetMachine};
 use super::scale_set::{ChildReport, ScaleSetCommand, ScaleSetMachine, ScaleSetReport};
-use super::shell::{Birth, Childless, Family, Repeat, Shell};
+use super::shell::{Birth, Childless, Family, Shell};
 use super::world::World;
 use crate::messages::{
     Input, Kind, ListenerDirective, Object, RunnerDirective, RunnerReport, RunnerSetDirective,
@@ -42,6 +42,7 @@ pub fn start_scale_set(
         listeners: BTreeMap::new(),
         runner_set: None,
         synced: false,
+        last: BTreeMap::new(),
     };
     let birth = Birth {
         key,
@@ -62,6 +63,8 @@ struct ScaleSetFamily {
     listeners: BTreeMap<String, Inbox<ListenerMachine>>,
     runner_set: Option<Inbox<RunnerSetMachine>>,
     synced: bool,
+    /// What each child last said, by who said it.
+    last: BTreeMap<String, ChildReport>,
 }
 
 impl ScaleSetFamily {
@@ -113,6 +116,7 @@ impl ScaleSetFamily {
             namespace: self.namespace.clone(),
             name: self.name.clone(),
             runners: BTreeMap::new(),
+            last: BTreeMap::new(),
         };
         let parent = parent.clone();
         let birth = Birth {
@@ -165,13 +169,17 @@ impl Family<ScaleSetMachine> for ScaleSetFamily {
 
     fn heard(&mut self, report: &ChildReport) {
         match report {
-            ChildReport::Listener(report) if report.listener.is_none() => {
-                self.listeners.remove(&report.name);
+            ChildReport::Listener(gone) if gone.listener.is_none() => {
+                self.listeners.remove(&gone.name);
+                self.last.remove(&report.subject());
             }
-            ChildReport::RunnerSet(report) if report.is_last() => {
+            ChildReport::RunnerSet(gone) if gone.is_last() => {
                 self.runner_set = None;
+                self.last.remove(&report.subject());
             }
-            _ => {}
+            _ => {
+                self.last.insert(report.subject(), report.clone());
+            }
         }
     }
 
@@ -184,9 +192,8 @@ impl Family<ScaleSetMachine> for ScaleSetFamily {
         }
     }
 
-    fn repeat(&self) {
-        self.listeners.values().for_each(ask_to_repeat);
-        self.runner_set.iter().for_each(ask_to_repeat);
+    fn last_reports(&self) -> Vec<ChildReport> {
+        self.last.values().cloned().collect()
     }
 }
 
@@ -196,6 +203,8 @@ struct RunnerSetFamily {
     namespace: String,
     name: String,
     runners: BTreeMap<String, Inbox<RunnerMachine>>,
+    /// What each runner last said, by its name.
+    last: BTreeMap<String, RunnerReport>,
 }
 
 impl RunnerSetFamily {
@@ -267,19 +276,20 @@ impl Family<RunnerSetMachine> for RunnerSetFamily {
     fn heard(&mut self, report: &RunnerReport) {
         if report.state == RunnerState::Gone {
             self.runners.remove(&report.name);
+            self.last.remove(&report.name);
+            return;
         }
+        let last = RunnerReport {
+            // an answer, not a state: it is said once
+            refused: false,
+            ..report.clone()
+        };
+        self.last.insert(report.name.clone(), last);
     }
 
     fn told(&mut self, _command: &RunnerSetCommand) {}
 
-    fn repeat(&self) {
-        self.runners.values().for_each(ask_to_repeat);
-    }
-}
-
-fn ask_to_repeat<M: Machine>(inbox: &Inbox<M>) {
-    if let Some(address) = inbox.address() {
-        // after a restart only, once for each child
-        address.do_send(Repeat);
+    fn last_reports(&self) -> Vec<RunnerReport> {
+        self.last.values().cloned().collect()
     }
 }

@@ -172,11 +172,6 @@ impl<M: Machine> Inbox<M> {
             .sub(self.0.in_mailbox.swap(0, Ordering::AcqRel));
         drop(self.take_waiting());
     }
-
-    /// The actor's address, once it has started.
-    pub(super) fn address(&self) -> Option<&Addr<Shell<M>>> {
-        self.0.address.get()
-    }
 }
 
 impl<M: Machine> Deliver for Inbox<M> {

@@ -31,7 +31,7 @@ pub use controller::{ControllerOptions, run as run_controller};
 pub use inbox::{Deliver, Inbox};
 pub use machine::{Coalesce, EffectOf, InputOf, Machine};
 pub use router::{ActorKey, ActorKind, Router, Sighting};
-pub use shell::{Birth, Childless, Family, Repeat, Shell};
+pub use shell::{Birth, Childless, Family, Shell};
 pub use unregistrar_task::UnregistrarTask;
 pub use watch::WatchLost;
 pub use workers::Workers;

@@ -33,11 +33,6 @@ impl<M: Machine> Message for Mail<M> {
 #[rtype(result = "()")]
 pub struct Drain;
 
-/// Asks the actor to tell its parent again what it last told it.
-#[derive(Message)]
-#[rtype(result = "()")]
-pub struct Repeat;
-
 /// The children of an actor, and how its directives reach them.
 pub trait Family<M: Machine>: 'static {
     /// Makes a child or tells it something.
@@ -46,8 +41,8 @@ pub trait Family<M: Machine>: 'static {
     fn heard(&mut self, report: &M::ChildReport);
     /// The parent's parent has told it something. Called after the step's effects were run.
     fn told(&mut self, command: &M::Command);
-    /// Asks all children to report again, after the parent was made anew.
-    fn repeat(&self);
+    /// What the children last said, for a parent that was made anew.
+    fn last_reports(&self) -> Vec<M::ChildReport>;
 }
 
 /// Of an actor without children.
@@ -59,7 +54,9 @@ impl<M: Machine<Directive = crate::messages::NoDirective>> Family<M> for Childle
     }
     fn heard(&mut self, _report: &M::ChildReport) {}
     fn told(&mut self, _command: &M::Command) {}
-    fn repeat(&self) {}
+    fn last_reports(&self) -> Vec<M::ChildReport> {
+        Vec::new()
+    }
 }
 
 /// What an actor is started with.
@@ -91,7 +88,6 @@ pub struct Shell<M: Machine> {
     failures: u32,
     kept: BTreeMap<ObjectRef, Object>,
     last_command: Option<M::Command>,
-    last_report: Option<M::Report>,
 }
 
 impl<M: Machine> Shell<M> {
@@ -108,7 +104,6 @@ impl<M: Machine> Shell<M> {
             failures: 0,
             kept: BTreeMap::new(),
             last_command: None,
-            last_report: None,
         };
         Actor::start(shell);
     }
@@ -213,10 +208,7 @@ impl<M: Machine> Shell<M> {
                 tracing::info!(about = %note.about, reason = note.reason, "{}", note.message);
                 tokio::task::spawn_local(async move { world.events.publish(&note).await });
             }
-            Effect::Report(report) => {
-                self.last_report = Some(report.clone());
-                (self.birth.report)(report);
-            }
+            Effect::Report(report) => (self.birth.report)(report),
             Effect::Child(directive) => self.birth.family.direct(directive, &self.inbox),
             Effect::Stop => ctx.stop(),
         }
@@ -308,7 +300,9 @@ impl<M: Machine> Shell<M> {
         for object in seen {
             self.handle(Input::Observed(object), ctx);
         }
-        self.birth.family.repeat();
+        for report in self.birth.family.last_reports() {
+            self.handle(Input::Report(report), ctx);
+        }
         if let Some(command) = self.last_command.clone() {
             self.handle(Input::Command(command), ctx);
         }
@@ -374,16 +368,6 @@ impl<M: Machine> Handler<Drain> for Shell<M> {
 
     fn handle(&mut self, _: Drain, ctx: &mut Self::Context) {
         self.drain(ctx);
-    }
-}
-
-impl<M: Machine> Handler<Repeat> for Shell<M> {
-    type Result = ();
-
-    fn handle(&mut self, _: Repeat, _ctx: &mut Self::Context) {
-        if let Some(report) = &self.last_report {
-            (self.birth.report)(report.clone());
-        }
     }
 }
 

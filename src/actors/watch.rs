@@ -166,7 +166,12 @@ where
 
     /// Finds out whether an object that a list lacks is gone.
     async fn look_up(&self, reference: ObjectRef, progress: &mut Progress) {
-        match self.world.kube.run(KubeRequest::Get(reference.clone())).await {
+        match self
+            .world
+            .kube
+            .run(KubeRequest::Get(reference.clone()))
+            .await
+        {
             Ok(answer) => {
                 if let Some(object) = answer.object() {
                     self.observed(object.clone(), progress).await;

@@ -436,7 +436,11 @@ mod tests {
     fn a_missing_environment_is_named_with_what_to_do() {
         let args = parse(&[]).unwrap();
         let error = settings(&args, &Environment::default()).unwrap_err();
-        assert!(error.to_string().contains("CONTROLLER_MANAGER_CONTAINER_IMAGE"));
+        assert!(
+            error
+                .to_string()
+                .contains("CONTROLLER_MANAGER_CONTAINER_IMAGE")
+        );
     }
 
     #[test]
@@ -447,6 +451,9 @@ mod tests {
             ..Environment::default()
         };
         let args = parse(&["--listener-metrics-addr=0"]).unwrap();
-        assert_eq!(settings(&args, &environment).unwrap().listener_metrics_addr, "");
+        assert_eq!(
+            settings(&args, &environment).unwrap().listener_metrics_addr,
+            ""
+        );
     }
 }

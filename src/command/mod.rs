@@ -25,6 +25,8 @@ pub struct Cli {
 }
 
 #[derive(Debug, Subcommand)]
+// made once, and taken apart at once
+#[allow(clippy::large_enum_variant)]
 enum Command {
     /// Run against a cluster: from inside a pod, or with the current kubeconfig context.
     Controller(controller::Args),

@@ -40,7 +40,10 @@ mod tests {
     #[test]
     fn an_unknown_level_is_named_with_those_there_are() {
         let error = filter("loud").unwrap_err().to_string();
-        assert!(error.contains("\"loud\"") && error.contains("debug"), "{error}");
+        assert!(
+            error.contains("\"loud\"") && error.contains("debug"),
+            "{error}"
+        );
         assert!(filter("DEBUG").is_ok());
     }
 }

@@ -20,7 +20,12 @@ pub struct ApplyError {
 /// Applies an object server-side, with strict validation. A namespace that is missing is
 /// created, as people expect of a demonstration.
 pub async fn apply(api: &ApiServer, object: &Value) -> Result<(), ApplyError> {
-    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or("");
+    let text = |pointer: &str| {
+        object
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or("")
+    };
     let (api_version, kind) = (text("/apiVersion"), text("/kind"));
     let (namespace, name) = (text("/metadata/namespace"), text("/metadata/name"));
     let error = |message: String| ApplyError {
@@ -38,7 +43,11 @@ pub async fn apply(api: &ApiServer, object: &Value) -> Result<(), ApplyError> {
     } else {
         format!("/apis/{group}/{version}")
     };
-    let namespace = if namespace.is_empty() { "default" } else { namespace };
+    let namespace = if namespace.is_empty() {
+        "default"
+    } else {
+        namespace
+    };
     let path = if resource.namespaced {
         if api.get("", "namespaces", "", namespace).is_none() {
             let missing = json!({
@@ -68,7 +77,9 @@ async fn patch(api: &ApiServer, path: &str, object: &Value) -> Result<(), String
     if status.is_success() {
         return Ok(());
     }
-    let body = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+    let body = body
+        .map(http_body_util::Collected::to_bytes)
+        .unwrap_or_default();
     let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
     Err(answer["message"].as_str().map_or_else(
         || format!("the API server answered {status}"),

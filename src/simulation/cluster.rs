@@ -14,9 +14,9 @@ use tokio::task::{JoinHandle, LocalSet};
 
 use super::actions_service::{self, ActionsService};
 use super::api_server::{ApiServer, ApiServerOptions, faults};
+pub use super::apply::ApplyError;
 use super::kubelet::{Kubelet, KubeletOptions, NODE};
 use super::programs::SimulatedPrograms;
-pub use super::apply::ApplyError;
 use crate::actions::{Clients, ClientsOptions, UserAgent};
 use crate::actors::{
     CallMetrics, ControllerOptions, Journal, KubeSources, UnregistrarTask, Workers, run_controller,
@@ -358,4 +358,3 @@ impl Cluster {
         Ok(())
     }
 }
-

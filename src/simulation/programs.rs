@@ -31,7 +31,10 @@ pub struct SimulatedPrograms {
 impl Programs for SimulatedPrograms {
     fn listener(&self, pod: Arc<Pod>, config: Vec<u8>, stop: Stop) -> LocalBoxFuture<'static, i32> {
         let (namespace, name) = names(&pod);
-        let account = pod.spec.as_ref().and_then(|spec| spec.service_account_name.clone());
+        let account = pod
+            .spec
+            .as_ref()
+            .and_then(|spec| spec.service_account_name.clone());
         let user = format!(
             "system:serviceaccount:{namespace}:{}",
             account.unwrap_or_default()
@@ -61,7 +64,11 @@ impl Programs for SimulatedPrograms {
                 }
             };
             for complaint in complaints {
-                tracing::warn!(pod = name, complaint, "listenerMetrics is not what it seems");
+                tracing::warn!(
+                    pod = name,
+                    complaint,
+                    "listenerMetrics is not what it seems"
+                );
             }
             let env = ListenerEnv {
                 kube,

@@ -1,7 +1,6 @@
 //! One life cycle with the test as kubelet and listener. It is the same on the embedded API
 //! server and on a real one, which keeps the embedded one honest.
 
-use impresario::api::{EphemeralRunner, EphemeralRunnerPhase};
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::PostParams;
@@ -84,23 +83,17 @@ async fn life_cycle(stage: &Stage) {
     stage.settle().await;
     assert_eq!(stage.live().await.len(), 3);
 
-    // one ends: its pod and Secret go, it stays until it is counted
-    stage.exit(&first, 0).await;
-    stage.until("its pod and Secret are gone", async || !has_parts(stage, &first).await).await;
-    stage
-        .until("it has succeeded", async || phase(stage, &first).await == SUCCEEDED)
-        .await;
-    stage.ersset(2, 3).await;
-    stage.until("it is gone", async || !stage.is_live(&first).await).await;
-    assert!(stage.is_live(&second).await && stage.is_live(&third).await);
+    // both end: pod and Secret go at once, and the runner when it has been counted
+    for (runner, wanted, patch) in [(&first, 1, 3), (&second, 0, 4)] {
+        stage.exit(runner, 0).await;
+        stage.until("its parts are gone", async || !has_parts(stage, runner).await).await;
+        stage.ersset(wanted, patch).await;
+        stage.until("it is gone", async || !stage.is_live(runner).await).await;
+    }
 
-    // the other ends too, and nothing is wanted any more: the idle one is removed
-    stage.exit(&second, 0).await;
-    stage.until("its pod and Secret are gone", async || !has_parts(stage, &second).await).await;
-    stage.ersset(0, 4).await;
-    stage.until("it is gone", async || !stage.is_live(&second).await).await;
+    // nothing is wanted any more: only without a patch id the idle one is removed
     stage.settle().await;
-    assert!(stage.is_live(&third).await, "with a patch id nobody is removed");
+    assert!(stage.is_live(&third).await);
     let id = stage.registration(&third);
     stage.ersset(0, 0).await;
     stage.until("nobody is left", async || stage.runners().await.is_empty()).await;
@@ -118,13 +111,6 @@ async fn life_cycle(stage: &Stage) {
     assert_eq!(stage.service()["delete_scale_set"], 1);
     assert_eq!(stage.service()["create_scale_set"], 1);
     assert_eq!(stage.service()["generate_jit_config"], 3);
-}
-
-const SUCCEEDED: Option<EphemeralRunnerPhase> = Some(EphemeralRunnerPhase::Succeeded);
-
-async fn phase(stage: &Stage, runner: &str) -> Option<EphemeralRunnerPhase> {
-    let runner: EphemeralRunner = stage.get(RUN, runner).await?;
-    runner.status?.phase
 }
 
 async fn all_ready(stage: &Stage) -> bool {

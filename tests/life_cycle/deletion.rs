@@ -3,13 +3,15 @@
 use std::time::Duration;
 
 use impresario::api::{
-    AutoscalingListener, AutoscalingRunnerSet, EphemeralRunner, EphemeralRunnerSet,
+    AutoscalingListener, AutoscalingRunnerSet, EphemeralRunner, EphemeralRunnerPhase,
+    EphemeralRunnerSet,
 };
 use impresario::simulation::actions_service::Fault;
 use impresario::simulation::cluster::CONTROLLER_NAMESPACE;
 use impresario::simulation::kubelet::PodFault;
 use k8s_openapi::api::core::v1::{Event, Pod, Secret};
 use kube::ResourceExt;
+use serde_json::json;
 
 use crate::stage::manifests::{RUN, SET, fixture};
 use crate::stage::{Stage, play};
@@ -138,11 +140,14 @@ fn with_a_finished_runner_that_was_not_counted() {
         let names = stage.scale_up(1, 1).await;
         stage.up(&names[0]).await;
         stage.busy(&names[0], 6).await;
-        stage.exit(&names[0], 0).await;
         stage.settle().await;
-        assert_eq!(stage.live().await.len(), 1, "it waits to be counted");
-        stage.delete_scale_set().await;
-        assert_eq!(stage.service()["remove_runner"], 0, "it deregistered itself");
+        // all of this while no controller looks
+        stage.kill_controller();
+        stage.exit(&names[0], 0).await;
+        stage.delete::<AutoscalingRunnerSet>(RUN, SET).await;
+        stage.start_controller();
+        stage.until(GONE, async || stage.leftovers().await.is_empty()).await;
+        assert_eq!(stage.service()["delete_scale_set"], 1);
         stage.assert_sound();
     });
 }
@@ -152,22 +157,23 @@ fn with_a_runner_that_failed_for_good() {
     play(async || {
         let stage = Stage::whole(9).await;
         stage.settled_fixture(1, 3).await;
-        let runner = stage.runners().await.remove(0).name_any();
-        let fault = PodFault::Image("InvalidImageName".into());
-        stage.cluster().kubelet.fail(RUN, &runner, fault.clone());
-        stage.edit(serde_json::json!({"template": {"spec": {
-            "restartPolicy": "Never",
-            "containers": [{"name": "runner", "image": "img:2"}],
-        }, "metadata": {"annotations": {"impresario.dev/fault": fault.to_string()}}}}))
-        .await;
+        let fault = PodFault::Image("InvalidImageName".into()).to_string();
         stage
-            .until("a runner has failed", async || {
-                stage.runners().await.iter().any(|runner| {
-                    let status = runner.status.clone().unwrap_or_default();
-                    status.phase == Some(impresario::api::EphemeralRunnerPhase::Failed)
-                })
-            })
+            .edit(json!({"template": {
+                "metadata": {"annotations": {"impresario.dev/fault": fault}},
+                "spec": {
+                    "restartPolicy": "Never",
+                    "containers": [{"name": "runner", "image": "Img 2"}],
+                },
+            }}))
             .await;
+        let failed = async || {
+            stage.runners().await.into_iter().any(|runner| {
+                let status = runner.status.unwrap_or_default();
+                status.phase == Some(EphemeralRunnerPhase::Failed)
+            })
+        };
+        stage.within(Duration::from_secs(600), "a runner has failed", failed).await;
         stage.delete_scale_set().await;
         assert_eq!(stage.service()["delete_scale_set"], 1);
         stage.assert_sound();

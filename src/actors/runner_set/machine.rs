@@ -144,7 +144,12 @@ impl RunnerSetMachine {
         if report.state == RunnerState::Gone {
             self.lost |= self.books.remove(&report.name, &report.uid);
             self.buried.insert(report.uid);
-        } else if self.books.uid(&report.name) == Some(report.uid.as_str()) {
+            return;
+        }
+        // a set whose actor was started anew hears of its runners from their actors
+        let known = self.books.uid(&report.name);
+        let is_new = known.is_none() && !self.buried.contains(&report.uid);
+        if is_new || known == Some(report.uid.as_str()) {
             self.enter(report, turn);
         }
     }

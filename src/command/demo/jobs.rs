@@ -108,7 +108,12 @@ mod tests {
         }
         let one: DurationRange = "3s".parse().unwrap();
         assert_eq!(one.draw(&mut rng), Duration::from_secs(3));
-        assert!("3s..1s".parse::<DurationRange>().unwrap_err().contains("3s..1s"));
+        assert!(
+            "3s..1s"
+                .parse::<DurationRange>()
+                .unwrap_err()
+                .contains("3s..1s")
+        );
         assert!("soon".parse::<DurationRange>().is_err());
     }
 

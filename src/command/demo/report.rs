@@ -81,7 +81,10 @@ impl Report {
             Outcome::TimedOut => wrong.push("it took too long".to_owned()),
         }
         if self.jobs.done != self.jobs.wanted {
-            wrong.push(format!("{} of {} jobs done", self.jobs.done, self.jobs.wanted));
+            wrong.push(format!(
+                "{} of {} jobs done",
+                self.jobs.done, self.jobs.wanted
+            ));
         }
         if self.several_jobs > 0 {
             wrong.push(format!("{} runners ran two jobs", self.several_jobs));
@@ -96,7 +99,10 @@ impl Report {
         if wrong.is_empty() {
             Ok(())
         } else {
-            Err(format!("the demonstration did not go well: {}", wrong.join("; ")))
+            Err(format!(
+                "the demonstration did not go well: {}",
+                wrong.join("; ")
+            ))
         }
     }
 }
@@ -113,7 +119,11 @@ impl fmt::Display for Report {
             scale_sets,
         } = self.holdings;
         writeln!(f, "\nSummary after {:.1} s", self.took)?;
-        writeln!(f, "  jobs        {} of {} jobs done", self.jobs.done, self.jobs.wanted)?;
+        writeln!(
+            f,
+            "  jobs        {} of {} jobs done",
+            self.jobs.done, self.jobs.wanted
+        )?;
         writeln!(
             f,
             "  wait        p50 {:.2} s, p95 {:.2} s, max {:.2} s",
@@ -122,8 +132,16 @@ impl fmt::Display for Report {
             self.waits.max.as_secs_f64()
         )?;
         match self.several_jobs {
-            0 => writeln!(f, "  runners     {} in all, no runner ran two jobs", self.runners)?,
-            some => writeln!(f, "  runners     {} in all, {some} RAN TWO JOBS", self.runners)?,
+            0 => writeln!(
+                f,
+                "  runners     {} in all, no runner ran two jobs",
+                self.runners
+            )?,
+            some => writeln!(
+                f,
+                "  runners     {} in all, {some} RAN TWO JOBS",
+                self.runners
+            )?,
         }
         match self.max {
             Some(max) if self.peak <= max => {
@@ -135,10 +153,16 @@ impl fmt::Display for Report {
         if runners == minimum {
             writeln!(f, "  at rest     back at minRunners {minimum}")?;
         } else {
-            writeln!(f, "  at rest     {runners} runners, minRunners is {minimum}")?;
+            writeln!(
+                f,
+                "  at rest     {runners} runners, minRunners is {minimum}"
+            )?;
         }
         if self.holdings.nothing_left_over() {
-            writeln!(f, "  leftovers   no leftover registration, Secret, pod or session")?;
+            writeln!(
+                f,
+                "  leftovers   no leftover registration, Secret, pod or session"
+            )?;
         } else {
             writeln!(
                 f,

@@ -119,9 +119,7 @@ impl Screen for Terminal {
     fn draw(&mut self, snapshot: &Snapshot) {
         let kubectl = self.kubectl.clone();
         // a frame that cannot be drawn is followed by the next
-        let _drawn = self
-            .terminal
-            .draw(|frame| draw(frame, &kubectl, snapshot));
+        let _drawn = self.terminal.draw(|frame| draw(frame, &kubectl, snapshot));
     }
 
     fn wants_to_leave(&self) -> bool {
@@ -164,8 +162,8 @@ fn draw(frame: &mut Frame<'_>, kubectl: &str, snapshot: &Snapshot) {
     frame.render_widget(Paragraph::new(header), rows[0]);
     draw_jobs(frame, rows[1], &snapshot.jobs);
     draw_scale_sets(frame, rows[2], snapshot);
-    let runners = Paragraph::new(runners_line(&snapshot.runners))
-        .block(Block::bordered().title(" runners "));
+    let runners =
+        Paragraph::new(runners_line(&snapshot.runners)).block(Block::bordered().title(" runners "));
     frame.render_widget(runners, rows[3]);
     draw_actors(frame, rows[4], snapshot);
     let events: Vec<Line<'_>> = snapshot
@@ -231,7 +229,9 @@ fn draw_actors(frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot) {
         .actors
         .iter()
         .map(|(actor, live, waiting)| {
-            Line::from(format!("{actor:<12} {live:>5} live {waiting:>5} messages waiting"))
+            Line::from(format!(
+                "{actor:<12} {live:>5} live {waiting:>5} messages waiting"
+            ))
         })
         .collect();
     let view = Paragraph::new(lines).block(Block::bordered().title(" actors "));

@@ -378,7 +378,7 @@ mod tests {
         let gone = store.list_at(&shelf, None, then);
         assert_eq!(gone.unwrap_err(), Compacted(store.revision()));
         let now = store.list_at(&shelf, None, store.revision()).unwrap();
-        assert_eq!(names(&now), ["b", "c"]);
+        assert_eq!(names(&now), ["c", "b"]);
     }
 
     #[test]

@@ -45,6 +45,9 @@ const SILENCE: Duration = Duration::from_secs(5);
 /// How many lines of each log a failure shows.
 const SHOWN: usize = 60;
 
+/// How much of each line.
+const WIDTH: usize = 400;
+
 /// Where virtual time begins.
 const BEGIN: &str = "2026-03-04T05:06:07Z";
 
@@ -407,8 +410,11 @@ impl Stage {
         if let Some(cluster) = &self.cluster {
             let requests = cluster.api.take_log();
             let steps = cluster.take_log();
-            for log in [requests, steps] {
+            for mut log in [requests, steps] {
+                // mostly the test's own looks
+                log.retain(|line| !line.contains("request list") && !line.contains("request get"));
                 for line in log.iter().skip(log.len().saturating_sub(SHOWN)) {
+                    let line: String = line.chars().take(WIDTH).collect();
                     let _ = writeln!(text, "{line}");
                 }
             }

@@ -114,6 +114,15 @@ fn a_late_event_about_a_runner_that_is_gone_makes_no_actor() {
 }
 
 #[test]
+fn a_set_started_anew_hears_of_its_runners_from_their_actors() {
+    let mut machine = machine();
+    machine.step(now(), Input::Observed(set(1)));
+    machine.step(now(), Input::Report(view(&runner("pool-runner-aaaaa"))));
+    let effects = machine.step(now(), synced());
+    assert_eq!(creates(&effects), 0, "{effects:?}");
+}
+
+#[test]
 fn a_repeated_message_asks_for_nothing_more() {
     let mut machine = machine();
     machine.step(now(), Input::Observed(set(1)));
