@@ -33,7 +33,7 @@ fn before_it_is_registered() {
 #[test]
 fn before_its_finalizer_is_there() {
     play(async || {
-        let stage = Stage::embedded(3, false).await;
+        let stage = Stage::embedded(3, false, true).await;
         stage.apply(&fixture(1, 3)).await;
         stage.delete::<AutoscalingRunnerSet>(RUN, SET).await;
         stage.start_controller();
@@ -73,7 +73,7 @@ fn while_its_listener_is_pending() {
 fn at_every_moment_of_its_first_seconds() {
     for milliseconds in (0..2500).step_by(50) {
         play(async || {
-            let stage = Stage::whole(17).await;
+            let stage = Stage::whole_without_log(17).await;
             stage.apply(&fixture(2, 3)).await;
             stage.pass(Duration::from_millis(milliseconds)).await;
             stage.delete_scale_set().await;

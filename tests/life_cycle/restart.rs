@@ -23,7 +23,7 @@ fn killed_after_any_write_it_loses_and_doubles_nothing() {
 fn killed_again_and_again_it_still_gets_there() {
     for pause in [1, 3, 7, 13] {
         play(async || {
-            let stage = Stage::whole(31).await;
+            let stage = Stage::whole_without_log(31).await;
             let killing = async {
                 loop {
                     stage.warden.plan(Some(Death::After(pause)));
@@ -53,7 +53,7 @@ fn exhaust(death: fn(usize) -> Death) {
 /// Plays the scenario with one death; answers whether it came.
 fn dies_at(death: Death) -> bool {
     play(async || {
-        let stage = Stage::whole(30).await;
+        let stage = Stage::whole_without_log(30).await;
         stage.warden.plan(Some(death));
         let replace = async {
             stage.warden.death().await;

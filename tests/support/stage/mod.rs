@@ -88,24 +88,31 @@ impl Stage {
     /// An embedded cluster whose pods live by themselves, with the real listener program and
     /// simulated runners, and a controller.
     pub async fn whole(seed: u64) -> Self {
-        let stage = Self::embedded(seed, true).await;
+        let stage = Self::embedded(seed, true, true).await;
+        stage.start_controller();
+        stage
+    }
+
+    /// The same without a log, which takes more time than all else: for tests of many runs.
+    pub async fn whole_without_log(seed: u64) -> Self {
+        let stage = Self::embedded(seed, true, false).await;
         stage.start_controller();
         stage
     }
 
     /// An embedded cluster whose pods do what the test says, and a controller.
     pub async fn by_hand() -> Self {
-        let stage = Self::embedded(5, false).await;
+        let stage = Self::embedded(5, false, true).await;
         stage.start_controller();
         stage
     }
 
     /// An embedded cluster without a controller.
-    pub async fn embedded(seed: u64, run_pods: bool) -> Self {
+    pub async fn embedded(seed: u64, run_pods: bool, keep_log: bool) -> Self {
         let clock = Clock::simulated(BEGIN.parse().unwrap());
         let warden = warden::warden();
         let cluster = Cluster::start(ClusterOptions {
-            keep_log: true,
+            keep_log,
             run_pods,
             interceptor: warden.clone(),
             actions_interceptor: Some(warden.clone()),
