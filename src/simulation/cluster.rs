@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::task::{JoinHandle, LocalSet};
 
 use super::actions_service::{self, ActionsService};
-use super::api_server::{ApiServer, ApiServerOptions};
+use super::api_server::{ApiServer, ApiServerOptions, faults};
 pub use super::apply::ApplyError;
 use super::kubelet::{Kubelet, KubeletOptions, NODE};
 use super::programs::SimulatedPrograms;
@@ -67,6 +67,13 @@ pub struct ClusterOptions {
     pub settings: ControllerSettings,
     /// Whether a line is kept for each request, change and step.
     pub keep_log: bool,
+    /// Whether the kubelet takes pods through their life. Without it they stay as they were
+    /// created, for whoever plays the kubelet.
+    pub run_pods: bool,
+    /// What goes wrong with requests and watch events of the API server.
+    pub interceptor: Arc<dyn faults::Interceptor>,
+    /// What goes wrong with calls of the Actions service.
+    pub actions_interceptor: Option<Arc<dyn actions_service::Interceptor>>,
 }
 
 impl ClusterOptions {
@@ -84,6 +91,9 @@ impl ClusterOptions {
                 ..ControllerSettings::default()
             },
             keep_log: false,
+            run_pods: true,
+            interceptor: Arc::new(faults::NoFaults),
+            actions_interceptor: None,
         }
     }
 }
@@ -125,7 +135,74 @@ pub struct RunningController {
     task: JoinHandle<()>,
 }
 
+/// What a controller on the current thread works with.
+pub struct ControllerWorld<'a> {
+    /// An API server: the embedded one, or any other.
+    pub client: kube::Client,
+    /// The Actions service.
+    pub actions: &'a ActionsService,
+    /// Wall time.
+    pub clock: Clock,
+    /// The controller's settings.
+    pub settings: Arc<ControllerSettings>,
+    /// Where each step is written down, if anywhere.
+    pub journal: Option<Journal>,
+}
+
 impl RunningController {
+    /// Starts a controller on the current thread. To be called inside a `LocalSet`.
+    #[must_use]
+    pub fn start(world: ControllerWorld<'_>) -> Self {
+        // metrics declare fixed names in a new registry, which a test shows to be sound
+        let metrics = Arc::new(Metrics::new().unwrap_or_else(|error| unreachable!("{error}")));
+        let ready = Arc::new(AtomicBool::new(false));
+        let sources = KubeIo::new(world.client.clone(), Limiter::unlimited(), metrics.clone());
+        let options = ClientsOptions {
+            user_agent: UserAgent {
+                version: world.settings.version.clone(),
+                subsystem: "controller".to_owned(),
+                ..UserAgent::default()
+            },
+            sync_period: world.settings.sync_period,
+            observer: Some(Arc::new(CallMetrics(metrics.clone()))),
+            ..ClientsOptions::default()
+        };
+        let actions = Arc::new(Clients::new(
+            Arc::new(KubeSources(sources)),
+            world.actions.transports(),
+            world.clock.clone(),
+            options,
+        ));
+        let (metrics_there, ready_there) = (metrics.clone(), ready.clone());
+        // a set of its own, so that everything the controller started dies with it
+        let own = LocalSet::new();
+        own.spawn_local(async move {
+            let unregistrar = UnregistrarTask::start(actions.clone(), world.clock.clone());
+            let ended = run_controller(ControllerOptions {
+                client: world.client,
+                limiter: Limiter::unlimited(),
+                unregistrar: Arc::new(unregistrar),
+                actions,
+                clock: world.clock,
+                metrics: metrics_there,
+                settings: world.settings,
+                namespace: None,
+                workers: Workers::Here,
+                ready: ready_there,
+                journal: world.journal,
+            });
+            match ended.await {
+                Ok(never) => match never {},
+                Err(lost) => tracing::error!(%lost, "controller ended"),
+            }
+        });
+        Self {
+            metrics,
+            ready,
+            task: tokio::task::spawn_local(own),
+        }
+    }
+
     /// Whether its watches are established.
     #[must_use]
     pub fn is_ready(&self) -> bool {
@@ -156,6 +233,7 @@ impl Cluster {
         let log = options.keep_log.then(Log::default);
         let api = ApiServer::new(ApiServerOptions {
             keep_log: options.keep_log,
+            interceptor: options.interceptor,
             ..ApiServerOptions::new(options.clock.clone(), options.seed)
         });
         for crd in crate::api::crds() {
@@ -172,6 +250,7 @@ impl Cluster {
                 let write = move |line: &str| log.write(line.to_owned());
                 Arc::new(write) as Arc<dyn Fn(&str) + Send + Sync>
             }),
+            interceptor: options.actions_interceptor,
             ..actions_service::Options::new(options.clock.clone())
         });
         let programs = SimulatedPrograms {
@@ -186,7 +265,9 @@ impl Cluster {
             options.kubelet,
             Rc::new(programs),
         );
-        tokio::task::spawn_local(kubelet.clone().run());
+        if options.run_pods {
+            tokio::task::spawn_local(kubelet.clone().run());
+        }
         let cluster = Self {
             api,
             actions,
@@ -208,60 +289,18 @@ impl Cluster {
     /// Starts a controller on the current thread.
     #[must_use]
     pub fn start_controller(&self) -> RunningController {
-        // metrics declare fixed names in a new registry, which a test shows to be sound
-        let metrics = Arc::new(Metrics::new().unwrap_or_else(|error| unreachable!("{error}")));
-        let ready = Arc::new(AtomicBool::new(false));
-        let client = self.controller_client();
-        let sources = KubeIo::new(client.clone(), Limiter::unlimited(), metrics.clone());
-        let options = ClientsOptions {
-            user_agent: UserAgent {
-                version: self.settings.version.clone(),
-                subsystem: "controller".to_owned(),
-                ..UserAgent::default()
-            },
-            sync_period: self.settings.sync_period,
-            observer: Some(Arc::new(CallMetrics(metrics.clone()))),
-            ..ClientsOptions::default()
-        };
-        let actions = Arc::new(Clients::new(
-            Arc::new(KubeSources(sources)),
-            self.actions.transports(),
-            self.clock.clone(),
-            options,
-        ));
         let journal = self.log.clone().map(|log| {
             let clock = self.clock.clone();
             let write = move |line: &str| log.write(format!("{} {line}", clock.now()));
             Arc::new(write) as Journal
         });
-        let (clock, settings) = (self.clock.clone(), self.settings.clone());
-        let (metrics_there, ready_there) = (metrics.clone(), ready.clone());
-        // a set of its own, so that everything the controller started dies with it
-        let own = LocalSet::new();
-        own.spawn_local(async move {
-            let ended = run_controller(ControllerOptions {
-                client,
-                limiter: Limiter::unlimited(),
-                unregistrar: Arc::new(UnregistrarTask::start(actions.clone(), clock.clone())),
-                actions,
-                clock,
-                metrics: metrics_there,
-                settings,
-                namespace: None,
-                workers: Workers::Here,
-                ready: ready_there,
-                journal,
-            });
-            match ended.await {
-                Ok(never) => match never {},
-                Err(lost) => tracing::error!(%lost, "controller ended"),
-            }
-        });
-        RunningController {
-            metrics,
-            ready,
-            task: tokio::task::spawn_local(own),
-        }
+        RunningController::start(ControllerWorld {
+            client: self.controller_client(),
+            actions: &self.actions,
+            clock: self.clock.clone(),
+            settings: self.settings.clone(),
+            journal,
+        })
     }
 
     /// Takes the lines logged so far: those of the API server, then those of Actions service

@@ -134,4 +134,5 @@ behaviours![
     rights::a_role_allows_what_it_names,
     rights::a_role_does_not_reach_beyond_its_namespace,
     rights::nobody_grants_what_he_has_not,
+    rights::whoever_may_change_a_role_may_release_it,
 ];

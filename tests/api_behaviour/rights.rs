@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::Api;
-use kube::api::{ListParams, PostParams};
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::world::{World, object, refusal};
@@ -130,4 +130,27 @@ pub async fn nobody_grants_what_he_has_not(world: World) {
         "{}",
         refused.message
     );
+}
+
+pub async fn whoever_may_change_a_role_may_release_it(world: World) {
+    grant(
+        &world,
+        json!([{ "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles"], "verbs": ["patch"] }]),
+    )
+    .await;
+    let all: Api<Role> = Api::namespaced(world.client.clone(), &world.namespace);
+    let held: Role = object(json!({
+        "metadata": { "name": "held", "finalizers": ["test.impresario.dev/hold"] },
+        "rules": [{ "apiGroups": [""], "resources": ["secrets"], "verbs": ["get"] }],
+    }));
+    all.create(&PostParams::default(), &held).await.unwrap();
+    let theirs: Api<Role> = Api::namespaced(world.client_of(USER), &world.namespace);
+    let patch = async |body: Value| {
+        let parameters = PatchParams::default();
+        theirs.patch("held", &parameters, &Patch::Merge(body)).await
+    };
+    let wider = json!({ "rules": [{ "apiGroups": [""], "resources": ["secrets"], "verbs": ["*"] }] });
+    assert_eq!(refusal(patch(wider).await).code, 403);
+    let released = patch(json!({ "metadata": { "finalizers": null } })).await.unwrap();
+    assert_eq!(released.metadata.finalizers.unwrap_or_default(), Vec::<String>::new());
 }

@@ -219,6 +219,11 @@ impl ActionsService {
         RunnerHandle::sign_in(self.clone(), jit_config)
     }
 
+    /// A runner signs off for good, as one does that has done its job.
+    pub fn deregister(&self, runner_id: i64) {
+        self.change(|world, _| world.forget_runner(runner_id));
+    }
+
     // === what there is ===
 
     /// All jobs, in the order of their queueing.

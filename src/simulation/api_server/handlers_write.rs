@@ -239,7 +239,7 @@ impl State {
         let mut faults = validation::on_update(&resource, &old, &new, call.target.subresource());
         faults.extend(seams::validate(&resource, &new, Some(&old)));
         refuse(&resource, call.target.name(), &faults)?;
-        self.authorize_roles(call, &resource, &new)?;
+        self.authorize_role_change(call, &resource, &old, &new)?;
         if resource.has_generation() && has_new_generation(&resource, &old, &new) {
             let generation = old["metadata"]["generation"].as_i64().unwrap_or_default();
             object::meta_mut(&mut new).insert("generation".into(), (generation + 1).into());

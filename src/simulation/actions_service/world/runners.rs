@@ -66,7 +66,7 @@ impl World {
         Ok(())
     }
 
-    pub(super) fn forget_runner(&mut self, id: i64) {
+    pub(crate) fn forget_runner(&mut self, id: i64) {
         let Some(runner) = self.runners.remove(&id) else {
             return;
         };

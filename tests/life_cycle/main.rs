@@ -1,0 +1,15 @@
+//! Scale sets through the whole program, from their creation to their deletion: on an embedded
+//! cluster in virtual time, and by hand on a real API server when `KUBEBUILDER_ASSETS` is set.
+
+mod by_hand;
+mod deletion;
+mod determinism;
+mod restart;
+mod runners;
+mod scaling;
+#[path = "../support/stage/mod.rs"]
+mod stage;
+#[path = "../support/mod.rs"]
+#[allow(dead_code, reason = "shared with other tests, which use other parts")]
+mod support;
+mod whole_program;

@@ -1,0 +1,472 @@
+//! A stage for whole-program tests: a cluster (embedded, or a real API server), the Actions
+//! service, a controller that can be killed, and hands to play kubelet, listener and person.
+//!
+//! On the embedded cluster time is virtual, so waiting costs nothing and is exact; on a real
+//! one it is real. Both wait by looking again until a deadline, and a deadline that passes
+//! says what there was instead.
+
+pub mod hands;
+pub mod manifests;
+pub mod warden;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt::{Debug, Write as _};
+use std::sync::Arc;
+use std::time::Duration;
+
+use impresario::api::{
+    AutoscalingListener, AutoscalingRunnerSet, EphemeralRunner, EphemeralRunnerSet,
+};
+use impresario::clock::Clock;
+use impresario::resources::ControllerSettings;
+use impresario::simulation::actions_service::{self, ActionsService, JobSpec, JobState};
+use impresario::simulation::cluster::{
+    CONTROLLER_NAMESPACE, Cluster, ClusterOptions, ControllerWorld, RunningController,
+};
+use k8s_openapi::api::core::v1::{Event, Pod, Secret, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use kube::api::ListParams;
+use kube::core::NamespaceResourceScope;
+use kube::{Api, Client, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::task::LocalSet;
+use tokio::time::{Instant, sleep};
+
+pub use warden::{Death, Warden};
+
+/// How long to wait for what ought to happen.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// How often to look whether it has.
+const LOOK: Duration = Duration::from_millis(100);
+/// Silence for so long is rest.
+const SILENCE: Duration = Duration::from_secs(5);
+/// How many lines of each log a failure shows.
+const SHOWN: usize = 60;
+
+/// How much of each line.
+const WIDTH: usize = 400;
+
+/// Where virtual time begins.
+const BEGIN: &str = "2026-03-04T05:06:07Z";
+
+/// Plays a test on one thread, in virtual time.
+pub fn play<T>(test: impl AsyncFnOnce() -> T) -> T {
+    run(true, test)
+}
+
+/// Plays a test on one thread, in real time.
+pub fn play_live<T>(test: impl AsyncFnOnce() -> T) -> T {
+    run(false, test)
+}
+
+fn run<T>(paused: bool, test: impl AsyncFnOnce() -> T) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(paused)
+        .build()
+        .unwrap();
+    LocalSet::new().block_on(&runtime, test())
+}
+
+/// Cluster, Actions service and controller.
+pub struct Stage {
+    /// May do everything.
+    pub client: Client,
+    pub actions: ActionsService,
+    pub warden: Arc<Warden>,
+    /// Whether pods live by themselves.
+    pub runs_pods: bool,
+    cluster: Option<Cluster>,
+    /// Of a controller on a real cluster.
+    real: Option<(Client, Arc<ControllerSettings>, Clock)>,
+    controller: RefCell<Option<RunningController>>,
+}
+
+impl Stage {
+    /// An embedded cluster whose pods live by themselves, with the real listener program and
+    /// simulated runners, and a controller.
+    pub async fn whole(seed: u64) -> Self {
+        let stage = Self::embedded(seed, true, true).await;
+        stage.start_controller();
+        stage
+    }
+
+    /// The same without a log, which takes more time than all else: for tests of many runs.
+    pub async fn whole_without_log(seed: u64) -> Self {
+        let stage = Self::embedded(seed, true, false).await;
+        stage.start_controller();
+        stage
+    }
+
+    /// An embedded cluster whose pods do what the test says, and a controller.
+    pub async fn by_hand() -> Self {
+        let stage = Self::embedded(5, false, true).await;
+        stage.start_controller();
+        stage
+    }
+
+    /// An embedded cluster without a controller.
+    pub async fn embedded(seed: u64, run_pods: bool, keep_log: bool) -> Self {
+        let clock = Clock::simulated(BEGIN.parse().unwrap());
+        let warden = warden::warden();
+        let cluster = Cluster::start(ClusterOptions {
+            keep_log,
+            run_pods,
+            interceptor: warden.clone(),
+            actions_interceptor: Some(warden.clone()),
+            ..ClusterOptions::new(clock, seed)
+        })
+        .await
+        .unwrap();
+        warden.look_at(Some(cluster.api.clone()));
+        Self {
+            client: cluster.api.client(),
+            actions: cluster.actions.clone(),
+            warden,
+            runs_pods: run_pods,
+            cluster: Some(cluster),
+            real: None,
+            controller: RefCell::default(),
+        }
+    }
+
+    /// A real API server: `client` may do everything, `controller` what the controller may.
+    /// The Actions service is embedded, and the test plays kubelet and listener.
+    pub fn real(client: Client, controller: Client) -> Self {
+        let clock = Clock::system();
+        let warden = warden::warden();
+        let actions = ActionsService::new(actions_service::Options {
+            interceptor: Some(warden.clone()),
+            ..actions_service::Options::new(clock.clone())
+        });
+        let settings = ControllerSettings {
+            namespace: CONTROLLER_NAMESPACE.to_owned(),
+            ..ControllerSettings::default()
+        };
+        Self {
+            client,
+            actions,
+            warden,
+            runs_pods: false,
+            cluster: None,
+            real: Some((controller, Arc::new(settings), clock)),
+            controller: RefCell::default(),
+        }
+    }
+
+    /// The embedded cluster.
+    pub fn cluster(&self) -> &Cluster {
+        self.cluster.as_ref().expect("an embedded cluster")
+    }
+
+    /// Starts a controller in place of the one that runs.
+    pub fn start_controller(&self) {
+        self.kill_controller();
+        self.warden.revive();
+        let started = match (&self.cluster, &self.real) {
+            (Some(cluster), _) => cluster.start_controller(),
+            (None, Some((client, settings, clock))) => RunningController::start(ControllerWorld {
+                client: client.clone(),
+                actions: &self.actions,
+                clock: clock.clone(),
+                settings: settings.clone(),
+                journal: None,
+            }),
+            (None, None) => unreachable!("a stage has a cluster"),
+        };
+        self.controller.replace(Some(started));
+    }
+
+    /// Kills the controller, wherever it is.
+    pub fn kill_controller(&self) {
+        self.controller.replace(None);
+    }
+
+    // === waiting ===
+
+    /// Waits until something holds.
+    #[track_caller]
+    pub fn until(&self, what: &str, holds: impl AsyncFn() -> bool) -> impl Future<Output = ()> {
+        self.within(PATIENCE, what, holds)
+    }
+
+    /// Waits so long at most until something holds.
+    #[track_caller]
+    pub fn within(
+        &self,
+        patience: Duration,
+        what: &str,
+        holds: impl AsyncFn() -> bool,
+    ) -> impl Future<Output = ()> {
+        let at = std::panic::Location::caller();
+        async move {
+            let deadline = Instant::now() + patience;
+            while !holds().await {
+                if Instant::now() >= deadline {
+                    panic!("{at}: not within {patience:?}: {what}\n{}", self.picture().await);
+                }
+                sleep(LOOK).await;
+            }
+        }
+    }
+
+    /// Waits until neither the controller nor a listener has written anything for a while.
+    #[track_caller]
+    pub fn settle(&self) -> impl Future<Output = ()> {
+        let at = std::panic::Location::caller();
+        async move {
+            let deadline = Instant::now() + Duration::from_secs(600);
+            loop {
+                let before = self.writes().await;
+                sleep(SILENCE).await;
+                if self.writes().await == before {
+                    return;
+                }
+                if Instant::now() >= deadline {
+                    panic!("{at}: it never settles\n{}", self.picture().await);
+                }
+            }
+        }
+    }
+
+    /// Something that changes with every write of ours.
+    async fn writes(&self) -> String {
+        if self.cluster.is_some() {
+            return self.warden.writes_of_ours().to_string();
+        }
+        let mut revisions = String::new();
+        self.revisions::<AutoscalingRunnerSet>(&mut revisions).await;
+        self.revisions::<AutoscalingListener>(&mut revisions).await;
+        self.revisions::<EphemeralRunnerSet>(&mut revisions).await;
+        self.revisions::<EphemeralRunner>(&mut revisions).await;
+        self.revisions::<Pod>(&mut revisions).await;
+        self.revisions::<Secret>(&mut revisions).await;
+        self.revisions::<Role>(&mut revisions).await;
+        self.revisions::<RoleBinding>(&mut revisions).await;
+        revisions
+    }
+
+    async fn revisions<K: Known>(&self, text: &mut String) {
+        for object in self.all::<K>().await {
+            let revision = object.resource_version().unwrap_or_default();
+            let _ = write!(text, "{}@{revision} ", object.name_any());
+        }
+    }
+
+    // === looking ===
+
+    /// The objects of a kind, by namespace and name.
+    pub async fn all<K: Known>(&self) -> Vec<K> {
+        let api = Api::<K>::all(self.client.clone());
+        let mut items = api.list(&ListParams::default()).await.unwrap().items;
+        items.sort_by_key(|object| (object.namespace(), object.name_any()));
+        items
+    }
+
+    /// An object.
+    pub async fn get<K: Known>(&self, namespace: &str, name: &str) -> Option<K> {
+        let api = Api::<K>::namespaced(self.client.clone(), namespace);
+        api.get_opt(name).await.unwrap()
+    }
+
+    /// The scale set of the fixture.
+    pub async fn scale_set(&self) -> AutoscalingRunnerSet {
+        let mut sets = self.all::<AutoscalingRunnerSet>().await;
+        assert_eq!(sets.len(), 1, "a test has one scale set");
+        sets.remove(0)
+    }
+
+    /// Its runner set.
+    pub async fn runner_set(&self) -> EphemeralRunnerSet {
+        let mut sets = self.all::<EphemeralRunnerSet>().await;
+        assert_eq!(sets.len(), 1, "a scale set has one runner set");
+        sets.remove(0)
+    }
+
+    /// All runners, the oldest first.
+    pub async fn runners(&self) -> Vec<EphemeralRunner> {
+        let mut runners = self.all::<EphemeralRunner>().await;
+        runners.sort_by_key(|runner| (runner.creation_timestamp(), runner.name_any()));
+        runners
+    }
+
+    /// The runners that are not being deleted.
+    pub async fn live(&self) -> Vec<EphemeralRunner> {
+        let mut runners = self.runners().await;
+        runners.retain(|runner| runner.metadata.deletion_timestamp.is_none());
+        runners
+    }
+
+    /// The pods of listeners.
+    pub async fn listener_pods(&self) -> Vec<Pod> {
+        let mut pods = self.all::<Pod>().await;
+        pods.retain(|pod| pod.namespace().as_deref() == Some(CONTROLLER_NAMESPACE));
+        pods
+    }
+
+    /// The pods of runners.
+    pub async fn runner_pods(&self) -> Vec<Pod> {
+        let mut pods = self.all::<Pod>().await;
+        pods.retain(|pod| pod.namespace().as_deref() != Some(CONTROLLER_NAMESPACE));
+        pods
+    }
+
+    /// How many jobs have ended well.
+    pub fn jobs_done(&self) -> usize {
+        let jobs = self.actions.jobs();
+        let done = jobs.iter().filter(|job| job.state == JobState::Completed);
+        done.filter(|job| job.result == "succeeded").count()
+    }
+
+    /// Queues jobs that last so long.
+    pub fn queue_jobs(&self, count: usize, label: &str, lasting: Duration) {
+        for number in 1..=count {
+            let job = JobSpec::on(label).lasting(lasting).named(format!("job {number}"));
+            self.actions.queue_job(job);
+        }
+    }
+
+    /// Names of what is there and should not be, once nothing is wanted any more: objects of
+    /// ours, and what the Actions service remembers.
+    pub async fn leftovers(&self) -> Vec<String> {
+        let mut left = Vec::new();
+        self.list_names::<AutoscalingRunnerSet>(&mut left, |_| true).await;
+        self.list_names::<AutoscalingListener>(&mut left, |_| true).await;
+        self.list_names::<EphemeralRunnerSet>(&mut left, |_| true).await;
+        self.list_names::<EphemeralRunner>(&mut left, |_| true).await;
+        self.list_names::<Pod>(&mut left, |_| true).await;
+        self.list_names::<Secret>(&mut left, |secret| !manifests::is_users(secret)).await;
+        let of_listener = |name: &str| name.ends_with("-listener");
+        self.list_names::<ServiceAccount>(&mut left, |o| of_listener(&o.name_any())).await;
+        self.list_names::<Role>(&mut left, |o| of_listener(&o.name_any())).await;
+        self.list_names::<RoleBinding>(&mut left, |o| of_listener(&o.name_any())).await;
+        left.extend(self.actions.runners().iter().map(|runner| format!("{runner:?}")));
+        left.extend(self.actions.scale_sets().iter().map(|set| format!("{set:?}")));
+        left.extend(self.actions.sessions().iter().map(|session| format!("{session:?}")));
+        left
+    }
+
+    async fn list_names<K: Known>(&self, names: &mut Vec<String>, wanted: impl Fn(&K) -> bool) {
+        for object in self.all::<K>().await.iter().filter(|object| wanted(object)) {
+            let namespace = object.namespace().unwrap_or_default();
+            names.push(format!("{} {namespace}/{}", K::kind(&()), object.name_any()));
+        }
+    }
+
+    /// S10: nothing belongs to a runner that is not there (any more).
+    #[track_caller]
+    pub fn assert_nothing_left_over_beside_runners(&self) -> impl Future<Output = ()> {
+        let at = std::panic::Location::caller();
+        async move {
+            let runners: Vec<String> =
+                self.runners().await.iter().map(ResourceExt::name_any).collect();
+            let mut strangers = Vec::new();
+            for pod in self.runner_pods().await {
+                strangers.push(pod.name_any());
+            }
+            for secret in self.all::<Secret>().await {
+                let jit = secret.data.as_ref().is_some_and(|data| data.contains_key("jitToken"));
+                if jit {
+                    strangers.push(secret.name_any());
+                }
+            }
+            strangers.extend(self.actions.runners().into_iter().map(|runner| runner.name));
+            strangers.retain(|name| !runners.contains(name));
+            assert!(strangers.is_empty(), "{at}: left over: {strangers:?}");
+        }
+    }
+
+    /// Nothing happened that must not, and no secret was shown.
+    #[track_caller]
+    pub fn assert_sound(&self) {
+        let violations = self.warden.violations();
+        assert!(violations.is_empty(), "{violations:#?}");
+        let several = self.actions.runners_with_several_jobs();
+        assert!(several.is_empty(), "runners with several jobs: {several:?}");
+    }
+
+    /// Everything that helps to see why a test fails.
+    pub async fn picture(&self) -> String {
+        let mut text = String::new();
+        for set in self.all::<AutoscalingRunnerSet>().await {
+            let _ = writeln!(text, "ARS {} {:?}", meta(&set), set.status);
+        }
+        for listener in self.all::<AutoscalingListener>().await {
+            let _ = writeln!(text, "AL  {} {:?}", meta(&listener), listener.status);
+        }
+        for set in self.all::<EphemeralRunnerSet>().await {
+            let (replicas, patch) = (set.spec.replicas, set.spec.patch_id);
+            let meta = meta(&set);
+            let _ = writeln!(text, "ERS {meta} {replicas:?}/{patch} {:?}", set.status);
+        }
+        for runner in self.runners().await {
+            let _ = writeln!(text, "ER  {} {:?}", meta(&runner), runner.status);
+        }
+        for pod in self.all::<Pod>().await {
+            let phase = pod.status.as_ref().and_then(|status| status.phase.clone());
+            let _ = writeln!(text, "pod {} {phase:?}", meta(&pod));
+        }
+        let _ = writeln!(text, "left over {:#?}", self.leftovers().await);
+        for event in self.all::<Event>().await {
+            let (reason, message) = (event.reason.unwrap_or_default(), event.message);
+            let _ = writeln!(text, "event {reason}: {}", message.unwrap_or_default());
+        }
+        let _ = writeln!(text, "violations {:#?}", self.warden.violations());
+        if let Some(cluster) = &self.cluster {
+            let requests = cluster.api.take_log();
+            let steps = cluster.take_log();
+            for mut log in [requests, steps] {
+                // mostly the test's own looks
+                log.retain(|line| !line.contains("request list") && !line.contains("request get"));
+                for line in log.iter().skip(log.len().saturating_sub(SHOWN)) {
+                    let line: String = line.chars().take(WIDTH).collect();
+                    let _ = writeln!(text, "{line}");
+                }
+            }
+        }
+        text
+    }
+
+    /// What is counted about the Actions service.
+    pub fn service(&self) -> BTreeMap<&'static str, usize> {
+        ["create_scale_set", "delete_scale_set", "generate_jit_config", "remove_runner"]
+            .into_iter()
+            .map(|call| (call, self.warden.calls(call)))
+            .collect()
+    }
+
+    /// Applies a manifest of one or more documents.
+    pub async fn apply(&self, documents: &[Value]) {
+        for document in documents {
+            manifests::apply(&self.client, document).await;
+        }
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        // the server holds the warden, and it the server
+        self.warden.look_at(None);
+    }
+}
+
+/// A namespaced kind that is read and listed here.
+pub trait Known:
+    Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned
+{
+}
+
+impl<K> Known for K where
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned
+{
+}
+
+fn meta<K: Known>(object: &K) -> String {
+    let going = object.meta().deletion_timestamp.is_some();
+    let namespace = object.namespace().unwrap_or_default();
+    let going = if going { " deleting" } else { "" };
+    let finalizers = object.finalizers();
+    format!("{namespace}/{}{going} {finalizers:?}", object.name_any())
+}

@@ -1,0 +1,324 @@
+//! Stands between the controller and the embedded servers: writes down what it is asked to
+//! write and to call, checks the invariants of `quality.md` at each of its writes, and kills
+//! it before or after a chosen one.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use impresario::api::constants::labels;
+use impresario::api::{EphemeralRunner, EphemeralRunnerPhase, EphemeralRunnerSet};
+use impresario::simulation::actions_service::{self, CallInfo, Fault, Refusal};
+use impresario::simulation::api_server::ApiServer;
+use impresario::simulation::api_server::faults::{
+    Interceptor, Outcome, RequestFate, RequestInfo,
+};
+use impresario::simulation::cluster::CONTROLLER_NAMESPACE;
+use k8s_openapi::api::core::v1::{Pod, Secret};
+use kube::ResourceExt;
+use tokio::sync::Notify;
+
+/// Longer than any test takes: what waits so long never happens.
+const NEVER: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// Who writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who {
+    Controller,
+    Listener,
+    Other,
+}
+
+/// A request that writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Write {
+    pub who: Who,
+    pub verb: &'static str,
+    /// Plural name, without the group; with the subresource after a slash.
+    pub resource: String,
+    pub namespace: String,
+    pub name: String,
+}
+
+/// When the controller dies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Death {
+    /// In place of its n-th write from now on, counted from 1.
+    Before(usize),
+    /// After its n-th write has taken effect, before it hears of that.
+    After(usize),
+}
+
+/// Sees every request to the API server and every call of the Actions service.
+#[derive(Default)]
+pub struct Warden {
+    books: Mutex<Books>,
+    died: Notify,
+}
+
+#[derive(Default)]
+struct Books {
+    api: Option<ApiServer>,
+    writes: Vec<Write>,
+    calls: Vec<(String, String)>,
+    violations: Vec<String>,
+    death: Option<Death>,
+    dead: bool,
+    with_job: BTreeSet<i64>,
+}
+
+impl Warden {
+    fn books(&self) -> MutexGuard<'_, Books> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells it where to look things up; `None` when the server is not used any more.
+    pub fn look_at(&self, api: Option<ApiServer>) {
+        self.books().api = api;
+    }
+
+    /// All writes so far.
+    pub fn writes(&self) -> Vec<Write> {
+        self.books().writes.clone()
+    }
+
+    /// How often the controller or a listener has written, Events apart.
+    pub fn writes_of_ours(&self) -> usize {
+        let books = self.books();
+        let ours = books.writes.iter().filter(|write| write.who != Who::Other);
+        ours.filter(|write| write.resource != "events").count()
+    }
+
+    /// How often the controller has asked for this.
+    pub fn count(&self, verb: &str, resource: &str) -> usize {
+        let books = self.books();
+        let same = books.writes.iter().filter(|write| {
+            write.who == Who::Controller && write.verb == verb && write.resource == resource
+        });
+        same.count()
+    }
+
+    /// How often the Actions service was called so.
+    pub fn calls(&self, name: &str) -> usize {
+        self.books().calls.iter().filter(|(call, _)| call == name).count()
+    }
+
+    /// The ids of the runners whose removal was asked for, in order.
+    pub fn removals(&self) -> Vec<i64> {
+        let books = self.books();
+        let removals = books.calls.iter().filter(|(call, _)| call == "remove_runner");
+        let id = |path: &str| path.rsplit('/').next().and_then(|id| id.parse().ok());
+        removals.filter_map(|(_, path)| id(path)).collect()
+    }
+
+    /// What should not have happened.
+    pub fn violations(&self) -> Vec<String> {
+        self.books().violations.clone()
+    }
+
+    /// The service says of this runner that it has a job.
+    pub fn refuses_to_remove(&self, runner_id: i64) {
+        self.books().with_job.insert(runner_id);
+    }
+
+    /// The service does not say so any more.
+    pub fn lets_remove(&self, runner_id: i64) {
+        self.books().with_job.remove(&runner_id);
+    }
+
+    /// Plans the controller's death.
+    pub fn plan(&self, death: Option<Death>) {
+        self.books().death = death;
+    }
+
+    /// Waits until it has come: nothing that the controller asks for happens any more.
+    pub async fn death(&self) {
+        self.died.notified().await;
+    }
+
+    /// A new controller is heard.
+    pub fn revive(&self) {
+        let mut books = self.books();
+        books.dead = false;
+        books.death = None;
+    }
+
+    /// Whether the planned death has not come.
+    pub fn death_is_due(&self) -> bool {
+        self.books().death.is_some()
+    }
+}
+
+fn who(user_agent: &str) -> Who {
+    let account = format!("system:serviceaccount:{CONTROLLER_NAMESPACE}:");
+    match user_agent.strip_prefix(&account) {
+        Some("impresario-controller") => Who::Controller,
+        Some(_) => Who::Listener,
+        None => Who::Other,
+    }
+}
+
+impl Interceptor for Warden {
+    fn request(&self, request: &RequestInfo) -> RequestFate {
+        let who = who(&request.user_agent);
+        let lost = || RequestFate {
+            outcome: Outcome::Lost,
+            delay_after: NEVER,
+            ..RequestFate::default()
+        };
+        let mut books = self.books();
+        if who == Who::Controller && books.dead {
+            return lost();
+        }
+        let verb = request.verb.map_or("", |verb| verb.as_str());
+        if !matches!(verb, "create" | "update" | "patch" | "delete" | "deletecollection") {
+            return RequestFate::default();
+        }
+        let (plural, _) = request.resource.split_once('.').unwrap_or((&request.resource, ""));
+        let mut resource = plural.to_owned();
+        if !request.subresource.is_empty() {
+            resource = format!("{resource}/{}", request.subresource);
+        }
+        let write = Write {
+            who,
+            verb,
+            resource,
+            namespace: request.namespace.clone(),
+            name: request.name.clone(),
+        };
+        if who == Who::Controller && write.resource != "events" {
+            let (dies, takes_effect) = match &mut books.death {
+                Some(Death::Before(left)) => (count_down(left), false),
+                Some(Death::After(left)) => (count_down(left), true),
+                None => (false, true),
+            };
+            if dies {
+                books.death = None;
+                books.dead = true;
+                self.died.notify_one();
+            }
+            if !takes_effect {
+                if dies {
+                    return lost();
+                }
+            }
+            if let Some(api) = books.api.clone() {
+                let found = violation(&api, &write);
+                books.violations.extend(found);
+            }
+            books.writes.push(write);
+            return RequestFate {
+                delay_after: if dies { NEVER } else { Duration::ZERO },
+                ..RequestFate::default()
+            };
+        }
+        books.writes.push(write);
+        RequestFate::default()
+    }
+}
+
+fn count_down(left: &mut usize) -> bool {
+    *left = left.saturating_sub(1);
+    *left == 0
+}
+
+/// Which invariant a write of the controller breaks.
+fn violation(api: &ApiServer, write: &Write) -> Option<String> {
+    match (write.verb, write.resource.as_str()) {
+        ("create", "ephemeralrunners") => too_many_runners(api, &write.namespace),
+        ("create", "pods") => second_listener(api, write),
+        ("delete", "pods" | "ephemeralrunners") => job_cut_short(api, write),
+        _ => None,
+    }
+}
+
+/// S3: a runner is only created where the newest `replicas` leaves room for it.
+fn too_many_runners(api: &ApiServer, namespace: &str) -> Option<String> {
+    let sets: Vec<EphemeralRunnerSet> = api.list_as(Some(namespace));
+    // a test has one set in a namespace
+    let wanted = sets.first()?.spec.replicas.unwrap_or(0);
+    let pods: Vec<Pod> = api.list_as(Some(namespace));
+    let secrets: Vec<Secret> = api.list_as(Some(namespace));
+    let holds = |runner: &EphemeralRunner| {
+        let status = runner.status.clone().unwrap_or_default();
+        let going = runner.metadata.deletion_timestamp.is_some();
+        let name = runner.name_any();
+        let has_something = pods.iter().any(|pod| pod.name_any() == name)
+            || secrets.iter().any(|secret| secret.name_any() == name);
+        let over = matches!(
+            status.phase,
+            Some(
+                EphemeralRunnerPhase::Succeeded
+                    | EphemeralRunnerPhase::Failed
+                    | EphemeralRunnerPhase::Outdated
+            )
+        );
+        !over && (!going || has_something)
+    };
+    let runners: Vec<EphemeralRunner> = api.list_as(Some(namespace));
+    let alive: Vec<String> = runners.iter().filter(|r| holds(r)).map(|r| r.name_any()).collect();
+    let room = i64::try_from(alive.len()).is_ok_and(|alive| alive < wanted);
+    (!room).then(|| format!("S3: a runner is created beside {alive:?}, for {wanted} replicas"))
+}
+
+/// S11: never two listener pods of one scale set.
+fn second_listener(api: &ApiServer, write: &Write) -> Option<String> {
+    if write.namespace != CONTROLLER_NAMESPACE {
+        return None;
+    }
+    let pods: Vec<Pod> = api.list_as(Some(CONTROLLER_NAMESPACE));
+    let of_listeners = pods.iter().filter(|pod| {
+        pod.labels().get(labels::COMPONENT).map(String::as_str) == Some(labels::COMPONENT_LISTENER)
+    });
+    let others: Vec<String> = of_listeners.map(|pod| pod.name_any()).collect();
+    // a test has one scale set; the server refuses a second pod of the same name
+    let second = others.iter().any(|other| *other != write.name && !write.name.is_empty());
+    second.then(|| format!("S11: listener pod {} beside {others:?}", write.name))
+}
+
+/// S1: a runner with a job is not taken away while its pod is alive.
+fn job_cut_short(api: &ApiServer, write: &Write) -> Option<String> {
+    let runners: Vec<EphemeralRunner> = api.list_as(Some(&write.namespace));
+    let runner = runners.into_iter().find(|runner| runner.name_any() == write.name)?;
+    let status = runner.status.clone().unwrap_or_default();
+    let busy = status.job_id.is_some_and(|id| !id.is_empty()) && status.job_result.is_none();
+    let by_a_person = runner.metadata.deletion_timestamp.is_some();
+    let pods: Vec<Pod> = api.list_as(Some(&write.namespace));
+    let pod = pods.into_iter().find(|pod| pod.name_any() == write.name)?;
+    let alive = is_alive(&pod);
+    (busy && alive && !by_a_person).then(|| format!("S1: {write:?} while its job runs"))
+}
+
+/// Whether the pod's runner can still do something.
+fn is_alive(pod: &Pod) -> bool {
+    let status = pod.status.clone().unwrap_or_default();
+    let over = matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
+    let mut containers = status.container_statuses.iter().flatten();
+    let ended = containers.any(|container| {
+        container.name == "runner"
+            && container.state.as_ref().is_some_and(|state| state.terminated.is_some())
+    });
+    !over && !ended
+}
+
+impl actions_service::Interceptor for Warden {
+    fn intercept(&self, call: &CallInfo<'_>) -> Option<Fault> {
+        let mut books = self.books();
+        books.calls.push((call.name.to_owned(), call.path.to_owned()));
+        if call.name != "remove_runner" {
+            return None;
+        }
+        let id: i64 = call.path.rsplit('/').next()?.parse().ok()?;
+        if id == 0 {
+            books.violations.push("G3: runner 0 is to be removed".to_owned());
+        }
+        let still_running = "JobStillRunningException";
+        let refusal = || Refusal::new(400, still_running, "The runner has a job.").into();
+        books.with_job.contains(&id).then(refusal)
+    }
+}
+
+/// A warden, to be shared with the servers.
+pub fn warden() -> Arc<Warden> {
+    Arc::default()
+}
