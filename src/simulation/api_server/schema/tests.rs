@@ -129,7 +129,7 @@ fn unknown_fields_are_dropped_and_named_by_path() {
 
 #[test]
 fn strict_refuses_what_ignore_drops_silently() {
-    let unknown = object(json!({"url": "https://a", "foo": 1, "bar": 2}));
+    let mut unknown = object(json!({"url": "https://a", "foo": 1, "bar": 2}));
     let refused = decode(&gadget(), &mut unknown.clone(), FieldValidation::Strict).unwrap_err();
     assert_eq!(
         refused.to_string(),
