@@ -588,7 +588,7 @@ async fn on_a_terminal_there_is_a_live_view_and_the_terminal_is_given_back() {
     assert!(view.contains("\u{1b}[?1049h"), "{view:?}");
     for part in [
         "impresario demo",
-        "q leaves",
+        "leaves",
         "runners",
         "actors",
         "kubectl",
