@@ -586,13 +586,7 @@ async fn on_a_terminal_there_is_a_live_view_and_the_terminal_is_given_back() {
     assert_eq!(output.status.code(), Some(0), "{text}");
     let (view, after) = text.split_once("\u{1b}[?1049l").expect("the view is left");
     assert!(view.contains("\u{1b}[?1049h"), "{view:?}");
-    for part in [
-        "impresario demo",
-        "leaves",
-        "runners",
-        "actors",
-        "kubectl",
-    ] {
+    for part in ["impresario demo", "leaves", "runners", "actors", "kubectl"] {
         assert!(view.contains(part), "no {part} in {view:?}");
     }
     assert_parts(after, &["Summary after", "2 of 2 jobs done"]);
