@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::stage::manifests::SET;
-use crate::stage::{Death, Stage, play};
+use crate::stage::{Death, Stage, Who, play};
 
 const JOB: Duration = Duration::from_secs(6);
 const JOBS: usize = 3;
@@ -41,6 +41,25 @@ fn killed_again_and_again_it_still_gets_there() {
             }
         });
     }
+}
+
+#[test]
+fn started_anew_at_rest_it_writes_nothing() {
+    play(async || {
+        let stage = Stage::whole(32).await;
+        stage.settled_fixture(3, 6).await;
+        stage.queue_jobs(2, SET, JOB);
+        stage.until("both jobs are done", async || stage.jobs_done() == 2).await;
+        stage.until("three are left", async || stage.runners().await.len() == 3).await;
+        stage.settle().await;
+        stage.cluster().take_log();
+        let before = stage.warden.writes().len();
+        stage.start_controller();
+        stage.pass(Duration::from_secs(30)).await;
+        let mut since = stage.warden.writes().split_off(before);
+        since.retain(|write| write.who == Who::Controller);
+        assert!(since.is_empty(), "written: {since:#?}\n{}", stage.picture().await);
+    });
 }
 
 /// Kills at the first write, then at the second, until the scenario has no more of them.
