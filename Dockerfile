@@ -6,9 +6,9 @@ COPY . .
 # the caches stay out of the image; the binary is copied out of them
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/source/target \
-    cargo build --release --locked --bin impresario \
+    cargo build --profile dist --locked --bin impresario \
     && mkdir /out \
-    && cp target/release/impresario /out/impresario \
+    && cp target/dist/impresario /out/impresario \
     && ln -s /impresario /out/manager \
     && ln -s /impresario /out/ghalistener
 

@@ -10,9 +10,11 @@
 //!                                   └──────── results as inputs ◄── kube_io, actions
 //! ```
 //!
-//! Imports point downwards: [`api`] and [`semantic`] import nothing of ours, [`messages`]
-//! and [`resources`] import [`api`], [`actors`] import all of these, and only `main`,
+//! Imports point downwards: [`api`] imports nothing of ours, [`semantic`], [`messages`] and
+//! [`resources`] import [`api`], [`actors`] import all of these, and only `main`,
 //! [`command`] and [`simulation`] import [`actors`].
+
+#![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::panic))]
 
 pub mod actions;
 pub mod actors;

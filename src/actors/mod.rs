@@ -12,6 +12,7 @@ mod inbox;
 mod lenient;
 pub mod listener;
 mod machine;
+mod owned;
 mod router;
 pub mod runner;
 pub mod runner_set;

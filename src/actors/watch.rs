@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use actix::Addr;
 use futures::StreamExt;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
@@ -22,7 +23,9 @@ use super::controller::{Controller, InitialList, Unrouted};
 use super::lenient::Lenient;
 use super::router::{ActorKey, Sighting, keys_of};
 use super::world::World;
-use crate::messages::{Kind, KubeErrorKind, KubeObject, KubeRequest, Object, ObjectRef};
+use crate::messages::{
+    EventNote, EventSeverity, Kind, KubeErrorKind, KubeObject, KubeRequest, Object, ObjectRef,
+};
 
 /// How long a watch may fail before the process gives up and starts anew.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(300);
@@ -105,30 +108,43 @@ where
         match event {
             Event::Init => progress.listed.clear(),
             Event::InitApply(object) => {
-                if let Some(object) = read(object) {
+                if let Some(object) = self.read(object) {
                     progress.listed.push(object);
                 }
             }
             Event::InitDone => self.listed(progress).await,
             Event::Apply(object) => {
-                if let Some(object) = read(object) {
+                if let Some(object) = self.read(object) {
                     self.observed(object, progress).await;
                 }
             }
-            Event::Delete(object) => {
-                let Some(object) = read(object) else {
-                    return;
-                };
-                let reference = object.reference();
-                progress.known.remove(&reference);
-                self.deliver(Sighting::Gone {
+            Event::Delete(object) => self.deleted(object, progress).await,
+        }
+    }
+
+    async fn deleted(&self, object: Lenient<K>, progress: &mut Progress) {
+        let (namespace, name) = names(&object.metadata);
+        let known = progress
+            .known
+            .remove(&ObjectRef::new(K::KIND, namespace, name));
+        let sighting = match (object.decoded, known) {
+            (Ok(object), _) => {
+                let object = Arc::new(object).into_object();
+                Sighting::Gone {
                     uid: object.uid().to_owned(),
                     keys: keys_of(&object),
-                    object: reference,
-                })
-                .await;
+                    object: object.reference(),
+                }
             }
-        }
+            // it could be read once, and has an actor
+            (Err(_), Some(known)) => Sighting::Gone {
+                uid: known.uid,
+                keys: known.keys,
+                object: ObjectRef::new(K::KIND, namespace, name),
+            },
+            (Err(_), None) => return,
+        };
+        self.deliver(sighting).await;
     }
 
     async fn listed(&mut self, progress: &mut Progress) {
@@ -192,6 +208,30 @@ where
         }
     }
 
+    /// The object, if it is one of its kind. One that is not stands for itself alone: that is
+    /// told where people look, and the watch goes on.
+    fn read(&self, object: Lenient<K>) -> Option<Object> {
+        let problem = match object.decoded {
+            Ok(object) => return Some(Arc::new(object).into_object()),
+            Err(problem) => problem,
+        };
+        let (namespace, name) = names(&object.metadata);
+        let about = ObjectRef::new(K::KIND, namespace, name);
+        tracing::error!(%about, problem, "object cannot be read and is left alone");
+        let note = EventNote {
+            about,
+            uid: object.metadata.uid.unwrap_or_default(),
+            severity: EventSeverity::Warning,
+            reason: "Unreadable",
+            message: format!(
+                "{problem}: correct it with kubectl edit; until then it is left alone"
+            ),
+        };
+        let world = self.world.clone();
+        tokio::task::spawn_local(async move { world.events.publish(&note).await });
+        None
+    }
+
     async fn observed(&self, object: Object, progress: &mut Progress) {
         remember(&object, progress);
         self.deliver(Sighting::Observed(object)).await;
@@ -231,22 +271,10 @@ where
     }
 }
 
-/// The object, if it is one of its kind. One that is not stands for itself alone: it is
-/// reported and left, and the watch goes on.
-fn read<K: KubeObject>(object: Lenient<K>) -> Option<Object> {
-    match object.decoded {
-        Ok(object) => Some(Arc::new(object).into_object()),
-        Err(problem) => {
-            tracing::error!(
-                kind = %K::KIND,
-                namespace = object.metadata.namespace.as_deref().unwrap_or_default(),
-                name = object.metadata.name.as_deref().unwrap_or_default(),
-                problem,
-                "object cannot be read and is left alone; correct it with kubectl edit"
-            );
-            None
-        }
-    }
+/// Namespace and name.
+fn names(metadata: &ObjectMeta) -> (&str, &str) {
+    let (namespace, name) = (metadata.namespace.as_deref(), metadata.name.as_deref());
+    (namespace.unwrap_or_default(), name.unwrap_or_default())
 }
 
 fn remember(object: &Object, progress: &mut Progress) {

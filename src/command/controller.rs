@@ -39,15 +39,15 @@ pub struct Args {
     leader_election_id: String,
 
     /// How much is logged: error, warn, info, debug or trace.
-    #[arg(long, default_value = "info", value_name = "LEVEL")]
+    #[arg(long, default_value = "info", value_parser = telemetry::parse_level, value_name = "LEVEL")]
     log_level: String,
 
     /// Form of log lines: text or json.
-    #[arg(long, default_value = "text", value_name = "FORMAT")]
+    #[arg(long, default_value = "text", value_parser = telemetry::parse_format, value_name = "FORMAT")]
     log_format: String,
 
     /// Look after scale sets in this namespace only; empty means in all.
-    #[arg(long, default_value = "", value_name = "NAMESPACE")]
+    #[arg(long, default_value = "", value_parser = parse_namespace, value_name = "NAMESPACE")]
     watch_single_namespace: String,
 
     /// Accepted for ARC's charts and ignored: runners with a job are never replaced, idle ones
@@ -64,7 +64,7 @@ pub struct Args {
     listener_metrics_addr: String,
 
     /// Path of the listeners' metrics.
-    #[arg(long, default_value = "/metrics", value_name = "PATH")]
+    #[arg(long, default_value = "/metrics", value_parser = parse_metrics_path, value_name = "PATH")]
     listener_metrics_endpoint: String,
 
     /// Address for metrics, HOST:PORT or :PORT; 0 turns them off.
@@ -81,7 +81,7 @@ pub struct Args {
     pprof_addr: String,
 
     /// Most requests a second to the API server, on average; 0 means no limit of ours.
-    #[arg(long, default_value_t = 0.0, value_name = "N")]
+    #[arg(long, default_value = "0", value_parser = parse_rate, value_name = "N")]
     k8s_client_rate_limiter_qps: f64,
 
     /// Most requests at once, with a limit.
@@ -108,6 +108,42 @@ pub struct Args {
     /// for this long; without it, such a pod is reported and left.
     #[arg(long, value_parser = duration::parse, value_name = "DURATION")]
     force_delete_lost_pods_after: Option<Duration>,
+}
+
+/// A namespace, or nothing. A name that is none would make requests to other paths.
+fn parse_namespace(text: &str) -> Result<String, String> {
+    let inside = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    if text.len() <= 63 && text.chars().all(inside) && text.trim_matches('-') == text {
+        return Ok(text.to_owned());
+    }
+    Err(format!(
+        "\"{text}\" is no name of a namespace; use lower case letters, digits and \"-\""
+    ))
+}
+
+fn parse_rate(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        // one request in a quarter of an hour is as good as none
+        Ok(rate) if rate == 0.0 || (rate.is_finite() && rate >= 0.001) => Ok(rate),
+        _ => Err(format!(
+            "\"{text}\" is no rate; give a number of requests a second, or 0 for no limit"
+        )),
+    }
+}
+
+/// A path that a listener can serve beside its health checks.
+fn parse_metrics_path(text: &str) -> Result<String, String> {
+    match text {
+        "/healthz" | "/readyz" => Err(format!(
+            "\"{text}\" is taken by the health checks; choose another path"
+        )),
+        path if path.starts_with('/') && !path.contains(['?', '#', '{', '}', '*', ':', ' ']) => {
+            Ok(path.to_owned())
+        }
+        _ => Err(format!(
+            "\"{text}\" is no path; it must begin with a slash, as /metrics"
+        )),
+    }
 }
 
 /// The environment that the controller reads.
@@ -430,6 +466,31 @@ mod tests {
     fn an_unknown_flag_is_named() {
         let error = parse(&["--no-such-flag"]).unwrap_err().to_string();
         assert!(error.contains("--no-such-flag"), "{error}");
+    }
+
+    #[test]
+    fn a_value_that_a_flag_cannot_have_is_named_with_the_flag() {
+        for (argument, advice) in [
+            ("--log-level=loud", "debug"),
+            ("--log-format=xml", "json"),
+            ("--watch-single-namespace=ci/../cd", "lower case"),
+            ("--k8s-client-rate-limiter-qps=-1", "requests a second"),
+            ("--k8s-client-rate-limiter-qps=NaN", "requests a second"),
+            ("--k8s-client-rate-limiter-qps=1e-300", "requests a second"),
+            ("--k8s-client-rate-limiter-burst=-1", "invalid"),
+            ("--listener-metrics-endpoint=metrics", "slash"),
+            ("--listener-metrics-endpoint=/healthz", "health"),
+            ("--runner-max-concurrent-reconciles=many", "many"),
+            ("--sync-period=soon", "90s"),
+            ("--force-delete-lost-pods-after=1x", "90s"),
+            ("--enable-leader-election=perhaps", "true"),
+        ] {
+            let error = parse(&[argument]).unwrap_err().to_string();
+            let (flag, value) = argument.split_once('=').unwrap();
+            for part in [flag, value, advice] {
+                assert!(error.contains(part), "{argument}: no {part} in {error}");
+            }
+        }
     }
 
     #[test]

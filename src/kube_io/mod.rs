@@ -74,6 +74,8 @@ impl KubeIo {
         let started = tokio::time::Instant::now();
         let result = tokio::time::timeout(DEADLINE, self.send(request)).await;
         let (code, result) = match result {
+            // the client tells the code of refusals only
+            Ok(Ok(answer)) if verb == "create" => ("201".to_owned(), Ok(answer)),
             Ok(Ok(answer)) => ("200".to_owned(), Ok(answer)),
             Ok(Err(error)) => (code_of(&error), Err(classify(&error, verb, reads))),
             Err(_) => (

@@ -156,12 +156,13 @@ impl Metrics {
         let kubernetes = RequestMetrics {
             total: d.counter(
                 "impresario_kubernetes_requests_total",
-                "Requests to the API server, by HTTP status code, or `none` without an answer.",
+                "Requests to the API server but for watches and Events, by HTTP status code, or \
+                 `none` without an answer.",
                 &["verb", "kind", "code"],
             )?,
             duration: d.histogram(
                 "impresario_kubernetes_request_duration_seconds",
-                "How long requests to the API server took.",
+                "How long these requests to the API server took.",
                 &["verb", "kind"],
                 REQUEST,
             )?,

@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Write};
 
+use super::field::Semantic;
+
 /// Longest text of a value that is shown, in characters. Events hold 1024 bytes.
 const MAX_SHOWN: usize = 120;
 
@@ -76,16 +78,19 @@ impl Trace {
         self.0.is_some()
     }
 
-    /// Notes the values that differ; `None` is an absent one. Answers `false`, for "does not
-    /// derive".
-    pub fn differs(
-        &mut self,
-        desired: impl FnOnce() -> String,
-        live: Option<impl FnOnce() -> String>,
-    ) -> bool {
+    /// Notes two values that differ. Answers `false`, for "does not derive".
+    pub fn differs<T: Semantic>(&mut self, desired: &T, live: &T) -> bool {
+        self.lacks(desired);
         if let Some(record) = &mut self.0 {
-            record.desired = Some(shorten(desired()));
-            record.live = live.map(|live| shorten(live()));
+            record.live = Some(shorten(live.show()));
+        }
+        false
+    }
+
+    /// Notes a value that is not there. Answers `false`.
+    pub fn lacks<T: Semantic>(&mut self, desired: &T) -> bool {
+        if let Some(record) = &mut self.0 {
+            record.desired = Some(shorten(desired.show()));
         }
         false
     }

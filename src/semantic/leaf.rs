@@ -32,7 +32,7 @@ macro_rules! leaf {
             }
 
             fn derives(&self, live: &Self, trace: &mut Trace) -> bool {
-                self.equal(live) || trace.differs(|| self.show(), Some(|| live.show()))
+                self.equal(live) || trace.differs(self, live)
             }
 
             fn show(&self) -> String {

@@ -107,7 +107,7 @@ fn find_next<'a, T: Semantic + 'a>(
     }
     match candidates.min_by_key(|other| element.differences(other)) {
         Some(nearest) => element.derives(nearest, trace),
-        None => trace.differs(|| element.show(), None::<fn() -> String>),
+        None => trace.lacks(element),
     }
 }
 
@@ -130,7 +130,7 @@ impl<V: Semantic> Semantic for BTreeMap<String, V> {
         self.iter().all(|(key, desired)| {
             let found = match live.get(key) {
                 Some(live) => desired.derives(live, trace),
-                None => trace.differs(|| desired.show(), None::<fn() -> String>),
+                None => trace.lacks(desired),
             };
             found || trace.within(|| Part::Key(key.clone()))
         })

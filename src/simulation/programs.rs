@@ -1,6 +1,7 @@
 //! What runs in the pods of a simulated cluster: the real listener program, and a simulated
 //! runner that takes one job.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,6 @@ use super::actions_service::ActionsService;
 use super::api_server::ApiServer;
 use super::kubelet::{Programs, Stop};
 use crate::actions::Proxies;
-use crate::api::ListenerConfig;
 use crate::clock::Clock;
 use crate::listener::{self, Health, ListenerEnv, ListenerMetrics};
 
@@ -43,16 +43,10 @@ impl Programs for SimulatedPrograms {
         let transports = self.actions.transports();
         let clock = self.clock.clone();
         Box::pin(async move {
-            let config: ListenerConfig = match serde_json::from_slice(&config) {
+            let config = match listener::parse(&config, Path::new("config.json")) {
                 Ok(config) => config,
                 Err(error) => {
-                    // where, but never what: the file holds credentials
-                    tracing::error!(
-                        pod = name,
-                        line = error.line(),
-                        column = error.column(),
-                        "config.json cannot be read"
-                    );
+                    tracing::error!(pod = name, %error, "listener ended");
                     return 1;
                 }
             };

@@ -149,8 +149,14 @@ pub async fn whoever_may_change_a_role_may_release_it(world: World) {
         let parameters = PatchParams::default();
         theirs.patch("held", &parameters, &Patch::Merge(body)).await
     };
-    let wider = json!({ "rules": [{ "apiGroups": [""], "resources": ["secrets"], "verbs": ["*"] }] });
+    let wider =
+        json!({ "rules": [{ "apiGroups": [""], "resources": ["secrets"], "verbs": ["*"] }] });
     assert_eq!(refusal(patch(wider).await).code, 403);
-    let released = patch(json!({ "metadata": { "finalizers": null } })).await.unwrap();
-    assert_eq!(released.metadata.finalizers.unwrap_or_default(), Vec::<String>::new());
+    let released = patch(json!({ "metadata": { "finalizers": null } }))
+        .await
+        .unwrap();
+    assert_eq!(
+        released.metadata.finalizers.unwrap_or_default(),
+        Vec::<String>::new()
+    );
 }

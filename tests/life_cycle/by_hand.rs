@@ -28,9 +28,8 @@ fn the_same_life_cycle_on_a_real_api_server() {
             return;
         };
         install(&env).await;
-        let controller = env.impersonating()(
-            "system:serviceaccount:arc-systems:impresario-controller",
-        );
+        let controller =
+            env.impersonating()("system:serviceaccount:arc-systems:impresario-controller");
         let stage = Stage::real(env.client.clone(), controller);
         stage.apply(&rights()).await;
         stage.apply(&[namespace(RUN), binding(RUN)]).await;
@@ -47,9 +46,14 @@ async fn install(env: &envtest::Env) {
         let name = crd.name_any();
         let crd = envtest::crd_for_old_server(json!(crd));
         let crd: CustomResourceDefinition = serde_json::from_value(crd).unwrap();
-        definitions.create(&PostParams::default(), &crd).await.unwrap();
+        definitions
+            .create(&PostParams::default(), &crd)
+            .await
+            .unwrap();
         let established = conditions::is_crd_established();
-        await_condition(definitions.clone(), &name, established).await.unwrap();
+        await_condition(definitions.clone(), &name, established)
+            .await
+            .unwrap();
     }
 }
 
@@ -61,18 +65,27 @@ async fn life_cycle(stage: &Stage) {
     // three are asked for, and get a Secret and a pod each
     let names = stage.scale_up(3, 1).await;
     for name in &names {
-        assert!(stage.get::<Secret>(RUN, name).await.is_some(), "{name} has no Secret");
+        assert!(
+            stage.get::<Secret>(RUN, name).await.is_some(),
+            "{name} has no Secret"
+        );
         stage.up(name).await;
     }
-    stage.until("all are ready", async || all_ready(stage).await).await;
+    stage
+        .until("all are ready", async || all_ready(stage).await)
+        .await;
     stage
         .until("they are counted", async || {
             let status = stage.scale_set().await.status.unwrap_or_default();
             status.current_runners == Some(3)
         })
         .await;
-    let known: Vec<String> =
-        stage.actions.runners().into_iter().map(|runner| runner.name).collect();
+    let known: Vec<String> = stage
+        .actions
+        .runners()
+        .into_iter()
+        .map(|runner| runner.name)
+        .collect();
     assert_eq!(known.len(), 3, "{known:?}");
 
     // two get jobs; the listener asks for less, which takes nobody away
@@ -86,9 +99,15 @@ async fn life_cycle(stage: &Stage) {
     // both end: pod and Secret go at once, and the runner when it has been counted
     for (runner, wanted, patch) in [(&first, 1, 3), (&second, 0, 4)] {
         stage.exit(runner, 0).await;
-        stage.until("its parts are gone", async || !has_parts(stage, runner).await).await;
+        stage
+            .until("its parts are gone", async || {
+                !has_parts(stage, runner).await
+            })
+            .await;
         stage.ersset(wanted, patch).await;
-        stage.until("it is gone", async || !stage.is_live(runner).await).await;
+        stage
+            .until("it is gone", async || !stage.is_live(runner).await)
+            .await;
     }
 
     // nothing is wanted any more: only without a patch id the idle one is removed
@@ -96,7 +115,9 @@ async fn life_cycle(stage: &Stage) {
     assert!(stage.is_live(&third).await);
     let id = stage.registration(&third);
     stage.ersset(0, 0).await;
-    stage.until("nobody is left", async || stage.runners().await.is_empty()).await;
+    stage
+        .until("nobody is left", async || stage.runners().await.is_empty())
+        .await;
     assert_eq!(stage.warden.removals(), [id]);
     assert!(stage.actions.runners().is_empty());
     stage
@@ -115,7 +136,9 @@ async fn life_cycle(stage: &Stage) {
 
 async fn all_ready(stage: &Stage) -> bool {
     let runners = stage.live().await;
-    runners.iter().all(|runner| runner.status.as_ref().is_some_and(|status| status.ready))
+    runners
+        .iter()
+        .all(|runner| runner.status.as_ref().is_some_and(|status| status.ready))
 }
 
 async fn has_parts(stage: &Stage, runner: &str) -> bool {

@@ -22,7 +22,10 @@ const GONE: &str = "everything is gone";
 fn before_it_is_registered() {
     play(async || {
         let stage = Stage::by_hand().await;
-        stage.actions.faults().always("register", Fault::refuse(503, ""));
+        stage
+            .actions
+            .faults()
+            .always("register", Fault::refuse(503, ""));
         stage.apply(&fixture(1, 3)).await;
         stage.pass(Duration::from_secs(3)).await;
         stage.delete_scale_set().await;
@@ -37,7 +40,9 @@ fn before_its_finalizer_is_there() {
         stage.apply(&fixture(1, 3)).await;
         stage.delete::<AutoscalingRunnerSet>(RUN, SET).await;
         stage.start_controller();
-        stage.until(GONE, async || stage.leftovers().await.is_empty()).await;
+        stage
+            .until(GONE, async || stage.leftovers().await.is_empty())
+            .await;
         stage.assert_sound();
     });
 }
@@ -52,7 +57,11 @@ fn while_it_is_being_registered() {
         stage.pass(Duration::from_secs(3)).await;
         stage.delete_scale_set().await;
         stage.settle().await;
-        assert!(stage.leftovers().await.is_empty(), "{}", stage.picture().await);
+        assert!(
+            stage.leftovers().await.is_empty(),
+            "{}",
+            stage.picture().await
+        );
         stage.assert_sound();
     });
 }
@@ -62,7 +71,9 @@ fn while_its_listener_is_pending() {
     play(async || {
         let stage = Stage::by_hand().await;
         stage.apply(&fixture(1, 3)).await;
-        stage.until("a pod", async || !stage.listener_pods().await.is_empty()).await;
+        stage
+            .until("a pod", async || !stage.listener_pods().await.is_empty())
+            .await;
         stage.delete_scale_set().await;
         assert_eq!(stage.service()["delete_scale_set"], 1);
         stage.assert_sound();
@@ -79,7 +90,11 @@ fn at_every_moment_of_its_first_seconds() {
             stage.delete_scale_set().await;
             stage.settle().await;
             let left = stage.leftovers().await;
-            assert!(left.is_empty(), "after {milliseconds} ms: {}", stage.picture().await);
+            assert!(
+                left.is_empty(),
+                "after {milliseconds} ms: {}",
+                stage.picture().await
+            );
             stage.assert_sound();
         });
     }
@@ -116,17 +131,30 @@ fn a_busy_runner_is_waited_for() {
         let pod = stage.get::<Pod>(RUN, &names[0]).await.unwrap();
 
         stage.delete::<AutoscalingRunnerSet>(RUN, SET).await;
-        stage.until("the listener is gone", async || stage.listener_pods().await.is_empty()).await;
-        stage.until("the idle one is gone", async || stage.runners().await.len() == 1).await;
+        stage
+            .until("the listener is gone", async || {
+                stage.listener_pods().await.is_empty()
+            })
+            .await;
+        stage
+            .until("the idle one is gone", async || {
+                stage.runners().await.len() == 1
+            })
+            .await;
         stage.pass(Duration::from_secs(1800)).await;
-        let still = stage.get::<Pod>(RUN, &names[0]).await.expect("its pod is there");
+        let still = stage
+            .get::<Pod>(RUN, &names[0])
+            .await
+            .expect("its pod is there");
         assert_eq!(still.uid(), pod.uid());
         assert!(still.metadata.deletion_timestamp.is_none());
         assert_eq!(stage.service()["delete_scale_set"], 0);
 
         stage.exit(&names[0], 0).await;
         let soon = Duration::from_secs(10);
-        stage.within(soon, GONE, async || stage.leftovers().await.is_empty()).await;
+        stage
+            .within(soon, GONE, async || stage.leftovers().await.is_empty())
+            .await;
         assert_eq!(stage.service()["delete_scale_set"], 1);
         stage.assert_sound();
     });
@@ -146,7 +174,9 @@ fn with_a_finished_runner_that_was_not_counted() {
         stage.exit(&names[0], 0).await;
         stage.delete::<AutoscalingRunnerSet>(RUN, SET).await;
         stage.start_controller();
-        stage.until(GONE, async || stage.leftovers().await.is_empty()).await;
+        stage
+            .until(GONE, async || stage.leftovers().await.is_empty())
+            .await;
         assert_eq!(stage.service()["delete_scale_set"], 1);
         stage.assert_sound();
     });
@@ -173,7 +203,9 @@ fn with_a_runner_that_failed_for_good() {
                 status.phase == Some(EphemeralRunnerPhase::Failed)
             })
         };
-        stage.within(Duration::from_secs(600), "a runner has failed", failed).await;
+        stage
+            .within(Duration::from_secs(600), "a runner has failed", failed)
+            .await;
         stage.delete_scale_set().await;
         assert_eq!(stage.service()["delete_scale_set"], 1);
         stage.assert_sound();
@@ -188,8 +220,14 @@ fn after_a_person_has_deleted_its_runner_set() {
 #[test]
 fn after_a_person_has_deleted_its_listener() {
     deleted_by_a_person(async |stage| {
-        let listener = stage.all::<AutoscalingListener>().await.remove(0).name_any();
-        stage.delete::<AutoscalingListener>(CONTROLLER_NAMESPACE, &listener).await;
+        let listener = stage
+            .all::<AutoscalingListener>()
+            .await
+            .remove(0)
+            .name_any();
+        stage
+            .delete::<AutoscalingListener>(CONTROLLER_NAMESPACE, &listener)
+            .await;
     });
 }
 
@@ -239,8 +277,12 @@ fn deleted_by_a_person(what: impl AsyncFn(&Stage)) {
             })
             .await;
         stage.queue_jobs(2, SET, Duration::from_secs(5));
-        stage.until("it still works", async || stage.jobs_done() == 2).await;
-        stage.until("it is at rest", async || is_pool_of(&stage, 2).await).await;
+        stage
+            .until("it still works", async || stage.jobs_done() == 2)
+            .await;
+        stage
+            .until("it is at rest", async || is_pool_of(&stage, 2).await)
+            .await;
         stage.settle().await;
         stage.assert_nothing_left_over_beside_runners().await;
         stage.delete_scale_set().await;
@@ -251,7 +293,9 @@ fn deleted_by_a_person(what: impl AsyncFn(&Stage)) {
 /// Whether there are so many runners, all live with a pod that is ready.
 async fn is_pool_of(stage: &Stage, count: usize) -> bool {
     let (all, live) = (stage.runners().await, stage.live().await);
-    let ready = live.iter().filter(|runner| runner.status.as_ref().is_some_and(|s| s.ready));
+    let ready = live
+        .iter()
+        .filter(|runner| runner.status.as_ref().is_some_and(|s| s.ready));
     all.len() == count && ready.count() == count && stage.runner_pods().await.len() == count
 }
 
@@ -268,10 +312,14 @@ fn without_its_credentials() {
         stage.pass(Duration::from_secs(180)).await;
         stage.delete::<AutoscalingRunnerSet>(RUN, SET).await;
         stage
-            .within(Duration::from_secs(60), "no object of it is left", async || {
-                let left = stage.leftovers().await;
-                left.iter().all(|name| name.contains("Info {"))
-            })
+            .within(
+                Duration::from_secs(60),
+                "no object of it is left",
+                async || {
+                    let left = stage.leftovers().await;
+                    left.iter().all(|name| name.contains("Info {"))
+                },
+            )
             .await;
         let warned = stage.all::<Event>().await.into_iter().any(|event| {
             event.type_.as_deref() == Some("Warning")

@@ -8,7 +8,11 @@ use crate::stage::{Stage, play};
 #[test]
 fn two_runs_with_one_seed_give_the_same_log_byte_for_byte() {
     let (first, second) = (log_of_a_run(11), log_of_a_run(11));
-    assert!(first.len() > 500, "the log is all there: {} lines", first.len());
+    assert!(
+        first.len() > 500,
+        "the log is all there: {} lines",
+        first.len()
+    );
     for (number, (one, other)) in first.iter().zip(&second).enumerate() {
         assert_eq!(one, other, "line {number} differs");
     }
@@ -26,9 +30,13 @@ fn log_of_a_run(seed: u64) -> Vec<String> {
         let stage = Stage::whole(seed).await;
         stage.settled_fixture(1, 4).await;
         stage.queue_jobs(7, SET, Duration::from_secs(9));
-        stage.until("some are done", async || stage.jobs_done() >= 3).await;
+        stage
+            .until("some are done", async || stage.jobs_done() >= 3)
+            .await;
         stage.start_controller();
-        stage.until("all are done", async || stage.jobs_done() == 7).await;
+        stage
+            .until("all are done", async || stage.jobs_done() == 7)
+            .await;
         stage.delete_scale_set().await;
         stage.settle().await;
         stage.cluster().take_log()

@@ -97,7 +97,9 @@ fn dies_at(death: Death) -> bool {
 async fn scenario(stage: &Stage) {
     stage.settled_fixture(1, 4).await;
     stage.queue_jobs(JOBS, SET, JOB);
-    stage.until("all jobs are done", async || stage.jobs_done() == JOBS).await;
+    stage
+        .until("all jobs are done", async || stage.jobs_done() == JOBS)
+        .await;
     stage
         .until("one runner is left", async || {
             let runners = stage.runners().await;

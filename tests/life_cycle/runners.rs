@@ -55,7 +55,11 @@ fn fails_before_a_job(failure: &Value) {
                 assert!(status.reason.is_some_and(|reason| !reason.is_empty()));
                 break;
             }
-            assert!(failures <= 6, "it is given up after six failures\n{}", stage.picture().await);
+            assert!(
+                failures <= 6,
+                "it is given up after six failures\n{}",
+                stage.picture().await
+            );
             let fresh = pods.iter().find(|pod| !uids.contains(&pod.uid()));
             let Some(pod) = fresh else {
                 stage.pass(Duration::from_secs(1)).await;
@@ -89,7 +93,9 @@ fn a_runner_that_failed_once_does_its_job_with_the_next_pod() {
         stage.busy(&runner, 8).await;
         stage.exit(&runner, 0).await;
         stage.ersset(0, 2).await;
-        stage.until("it is gone", async || stage.runners().await.is_empty()).await;
+        stage
+            .until("it is gone", async || stage.runners().await.is_empty())
+            .await;
         assert_eq!(stage.warden.count("create", "ephemeralrunners"), 1);
         stage.assert_sound();
     });
@@ -104,14 +110,21 @@ fn an_evicted_listener_is_replaced_once() {
         let listener = stage.all::<AutoscalingListener>().await.remove(0).uid();
         let set = stage.runner_set().await.uid();
         let evicted = json!({"phase": "Failed", "reason": "Evicted", "containerStatuses": null});
-        stage.pod_status(CONTROLLER_NAMESPACE, &before.name_any(), evicted).await;
-        stage.until("another pod", async || is_other(&stage, &before).await).await;
+        stage
+            .pod_status(CONTROLLER_NAMESPACE, &before.name_any(), evicted)
+            .await;
+        stage
+            .until("another pod", async || is_other(&stage, &before).await)
+            .await;
         stage.start_listener().await;
         stage.settle().await;
         stage.pass(Duration::from_secs(60)).await;
         assert_eq!(stage.warden.count("create", "pods"), 2);
         assert_eq!(stage.warden.count("create", "ephemeralrunnersets"), 1);
-        assert_eq!(stage.all::<AutoscalingListener>().await.remove(0).uid(), listener);
+        assert_eq!(
+            stage.all::<AutoscalingListener>().await.remove(0).uid(),
+            listener
+        );
         assert_eq!(stage.runner_set().await.uid(), set);
         stage.assert_sound();
     });
@@ -130,23 +143,44 @@ fn a_sidecar_cannot_hide_a_dead_listener_nor_end_a_live_one() {
         stage
             .until("a pod with both", async || {
                 let pods = stage.listener_pods().await;
-                let spec = pods.first().and_then(|pod| pod.spec.clone()).unwrap_or_default();
+                let spec = pods
+                    .first()
+                    .and_then(|pod| pod.spec.clone())
+                    .unwrap_or_default();
                 spec.containers.len() == 2
             })
             .await;
-        stage.pod_status(CONTROLLER_NAMESPACE, &name(&stage).await, both(None, None)).await;
+        stage
+            .pod_status(CONTROLLER_NAMESPACE, &name(&stage).await, both(None, None))
+            .await;
         stage.settle().await;
         let before = stage.listener_pods().await.remove(0);
 
         // the listener ends, the sidecar runs on
-        stage.pod_status(CONTROLLER_NAMESPACE, &name(&stage).await, both(Some(1), None)).await;
-        stage.until("another pod", async || is_other(&stage, &before).await).await;
-        stage.pod_status(CONTROLLER_NAMESPACE, &name(&stage).await, both(None, None)).await;
+        stage
+            .pod_status(
+                CONTROLLER_NAMESPACE,
+                &name(&stage).await,
+                both(Some(1), None),
+            )
+            .await;
+        stage
+            .until("another pod", async || is_other(&stage, &before).await)
+            .await;
+        stage
+            .pod_status(CONTROLLER_NAMESPACE, &name(&stage).await, both(None, None))
+            .await;
         stage.settle().await;
 
         // the sidecar ends, the listener runs on
         let after = stage.listener_pods().await.remove(0);
-        stage.pod_status(CONTROLLER_NAMESPACE, &name(&stage).await, both(None, Some(1))).await;
+        stage
+            .pod_status(
+                CONTROLLER_NAMESPACE,
+                &name(&stage).await,
+                both(None, Some(1)),
+            )
+            .await;
         stage.settle().await;
         stage.pass(Duration::from_secs(60)).await;
         assert_eq!(stage.listener_pods().await.remove(0).uid(), after.uid());

@@ -28,10 +28,16 @@ fn the_warm_minimum_refills_and_shrinks() {
             })
             .await;
         stage.settle().await;
-        let mut ids: Vec<i64> =
-            stage.actions.runners().iter().map(|runner| runner.id).collect();
+        let mut ids: Vec<i64> = stage
+            .actions
+            .runners()
+            .iter()
+            .map(|runner| runner.id)
+            .collect();
         stage.ersset(0, 0).await;
-        stage.until("all are gone", async || stage.runners().await.is_empty()).await;
+        stage
+            .until("all are gone", async || stage.runners().await.is_empty())
+            .await;
         let mut removed = stage.warden.removals();
         ids.sort_unstable();
         removed.sort_unstable();
@@ -56,19 +62,36 @@ fn scale_down_takes_the_idle_and_asks_the_service_first() {
         let slow = Fault::delay(Duration::from_secs(50));
         stage.actions.faults().next("generate_jit_config", slow);
         stage.ersset(5, 2).await;
-        stage.until("five", async || stage.live().await.len() == 5).await;
-        let fifth = stage.live().await.into_iter().map(|runner| runner.name_any());
+        stage
+            .until("five", async || stage.live().await.len() == 5)
+            .await;
+        let fifth = stage
+            .live()
+            .await
+            .into_iter()
+            .map(|runner| runner.name_any());
         let known = [&busy, &too, &older, &younger];
-        let fifth = fifth.into_iter().find(|name| !known.contains(&name)).unwrap();
+        let fifth = fifth
+            .into_iter()
+            .find(|name| !known.contains(&name))
+            .unwrap();
         // the service has given the older one a job, of which nothing has been heard
         let (of_older, of_younger) = (stage.registration(&older), stage.registration(&younger));
         stage.warden.refuses_to_remove(of_older);
 
         stage.ersset(1, 0).await;
-        stage.until("the younger is gone", async || !stage.is_live(&younger).await).await;
+        stage
+            .until("the younger is gone", async || {
+                !stage.is_live(&younger).await
+            })
+            .await;
         stage.pass(Duration::from_secs(20)).await;
         for kept in [&busy, &too, &older, &fifth] {
-            assert!(stage.is_live(kept).await, "{kept}\n{}", stage.picture().await);
+            assert!(
+                stage.is_live(kept).await,
+                "{kept}\n{}",
+                stage.picture().await
+            );
         }
         let mut asked = stage.warden.removals();
         asked.sort_unstable();
@@ -106,7 +129,9 @@ fn a_slow_starter_is_neither_killed_nor_doubled() {
         stage.exit(&slow, 0).await;
         stage.settle().await;
         stage.ersset(0, 4).await;
-        stage.until("it is gone", async || stage.runners().await.is_empty()).await;
+        stage
+            .until("it is gone", async || stage.runners().await.is_empty())
+            .await;
         stage.assert_sound();
     });
 }
@@ -117,11 +142,18 @@ fn two_hundred_are_made_at_once_and_each_only_once() {
         let stage = Stage::by_hand().await;
         stage.settled_fixture(0, 300).await;
         let latency = Fault::delay(Duration::from_millis(100));
-        stage.actions.faults().always("generate_jit_config", latency);
+        stage
+            .actions
+            .faults()
+            .always("generate_jit_config", latency);
         stage.scale_up(200, 1).await;
         assert_eq!(stage.service()["generate_jit_config"], 200);
         assert_eq!(stage.warden.count("create", "ephemeralrunners"), 200);
-        assert_eq!(stage.warden.count("create", "pods"), 201, "and the listener's");
+        assert_eq!(
+            stage.warden.count("create", "pods"),
+            201,
+            "and the listener's"
+        );
         stage.assert_sound();
     });
 }

@@ -21,9 +21,17 @@ fn a_burst_of_jobs_is_done_and_the_pool_shrinks_to_its_minimum() {
         let stage = Stage::whole(1).await;
         stage.settled_fixture(1, 4).await;
         stage.queue_jobs(6, SET, JOB);
-        stage.until("the pool is full", async || stage.live().await.len() == 4).await;
-        stage.until("all jobs are done", async || stage.jobs_done() == 6).await;
-        stage.until("one runner is left", async || stage.runners().await.len() == 1).await;
+        stage
+            .until("the pool is full", async || stage.live().await.len() == 4)
+            .await;
+        stage
+            .until("all jobs are done", async || stage.jobs_done() == 6)
+            .await;
+        stage
+            .until("one runner is left", async || {
+                stage.runners().await.len() == 1
+            })
+            .await;
         stage.settle().await;
         let status = stage.scale_set().await.status.unwrap();
         assert_eq!(status.current_runners, Some(1));
@@ -51,8 +59,14 @@ fn a_pool_at_rest_is_not_written_to() {
         let stage = Stage::whole(3).await;
         stage.settled_fixture(2, 5).await;
         stage.queue_jobs(3, SET, JOB);
-        stage.until("all jobs are done", async || stage.jobs_done() == 3).await;
-        stage.until("two runners are left", async || stage.runners().await.len() == 2).await;
+        stage
+            .until("all jobs are done", async || stage.jobs_done() == 3)
+            .await;
+        stage
+            .until("two runners are left", async || {
+                stage.runners().await.len() == 2
+            })
+            .await;
         stage.settle().await;
         // after a poll without news the listener says once that nothing goes on
         stage.pass(Duration::from_secs(120)).await;
@@ -70,7 +84,9 @@ fn a_credential_is_seen_nowhere_but_in_the_secrets_made_for_it() {
         let stage = Stage::whole(4).await;
         stage.settled_fixture(1, 2).await;
         stage.queue_jobs(2, SET, JOB);
-        stage.until("all jobs are done", async || stage.jobs_done() == 2).await;
+        stage
+            .until("all jobs are done", async || stage.jobs_done() == 2)
+            .await;
         let cluster = stage.cluster();
         let log = cluster.take_log();
         assert!(!log.is_empty());
@@ -96,19 +112,32 @@ fn what_a_real_chart_renders_does_jobs_and_is_released_in_the_end() {
 #[test]
 fn a_chart_in_kubernetes_mode_does_jobs_and_is_released_in_the_end() {
     let credentials = secret("pre-defined", &json!({"github_token": TOKEN}));
-    chart("scale-set-kubernetes-mode.yaml", "gpu-large", &[credentials], 0);
+    chart(
+        "scale-set-kubernetes-mode.yaml",
+        "gpu-large",
+        &[credentials],
+        0,
+    );
 }
 
 #[test]
 fn a_chart_with_docker_ghes_and_a_proxy_does_jobs_and_is_released_in_the_end() {
-    let proxy = secret("proxy-auth", &json!({"username": "mara", "password": "hush"}));
+    let proxy = secret(
+        "proxy-auth",
+        &json!({"username": "mara", "password": "hush"}),
+    );
     let authority = json!({
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": "ca", "namespace": "arc-runners"},
         "data": {"ca.crt": AUTHORITY},
     });
-    chart("scale-set-dind-ghes-proxy.yaml", "ghes-set", &[proxy, authority], 0);
+    chart(
+        "scale-set-dind-ghes-proxy.yaml",
+        "ghes-set",
+        &[proxy, authority],
+        0,
+    );
 }
 
 /// Some authority's certificate. Nobody is asked to prove anything by it here.
@@ -138,18 +167,30 @@ fn chart(file: &str, label: &str, first: &[Value], minimum: usize) {
     play(async || {
         let stage = Stage::whole(6).await;
         stage.actions.add_runner_group("gpu");
-        stage.apply(&[crate::stage::manifests::namespace("arc-runners")]).await;
+        stage
+            .apply(&[crate::stage::manifests::namespace("arc-runners")])
+            .await;
         stage.apply(first).await;
         stage.apply(&documents).await;
-        stage.until("it is settled", async || stage.is_settled().await).await;
+        stage
+            .until("it is settled", async || stage.is_settled().await)
+            .await;
         stage.settle().await;
         stage.queue_jobs(5, label, JOB);
-        stage.until("all jobs are done", async || stage.jobs_done() == 5).await;
-        stage.until("the pool has shrunk", async || stage.runners().await.len() == minimum).await;
+        stage
+            .until("all jobs are done", async || stage.jobs_done() == 5)
+            .await;
+        stage
+            .until("the pool has shrunk", async || {
+                stage.runners().await.len() == minimum
+            })
+            .await;
         stage.settle().await;
         stage.assert_nothing_left_over_beside_runners().await;
 
-        stage.delete::<AutoscalingRunnerSet>("arc-runners", label).await;
+        stage
+            .delete::<AutoscalingRunnerSet>("arc-runners", label)
+            .await;
         stage
             .until("the scale set is gone", async || {
                 stage.all::<AutoscalingRunnerSet>().await.is_empty()
@@ -162,8 +203,15 @@ fn chart(file: &str, label: &str, first: &[Value], minimum: usize) {
             release::<RoleBinding>(&stage).await,
             release::<Role>(&stage).await,
         ];
-        assert!(protected.iter().sum::<usize>() >= 3, "the chart protects something");
-        stage.until("nothing is left", async || stage.leftovers().await.is_empty()).await;
+        assert!(
+            protected.iter().sum::<usize>() >= 3,
+            "the chart protects something"
+        );
+        stage
+            .until("nothing is left", async || {
+                stage.leftovers().await.is_empty()
+            })
+            .await;
         assert_eq!(stage.service()["delete_scale_set"], 1);
         stage.assert_sound();
     });
@@ -180,7 +228,11 @@ async fn release<K: Known>(stage: &Stage) -> usize {
     for object in stage.all::<K>().await.into_iter().filter(of_chart) {
         let name = object.name_any();
         let finalizers = object.finalizers();
-        assert!(finalizers.is_empty(), "{} {name} is held by {finalizers:?}", K::kind(&()));
+        assert!(
+            finalizers.is_empty(),
+            "{} {name} is held by {finalizers:?}",
+            K::kind(&())
+        );
         stage.delete::<K>("arc-runners", &name).await;
         assert!(stage.get::<K>("arc-runners", &name).await.is_none());
         released += 1;
@@ -196,7 +248,10 @@ fn a_listener_that_is_evicted_is_replaced_once() {
         stage.settled_fixture(1, 3).await;
         let before = stage.listener_pods().await.remove(0);
         let fault = PodFault::Evicted;
-        stage.cluster().kubelet.fail(CONTROLLER_NAMESPACE, &before.name_any(), fault);
+        stage
+            .cluster()
+            .kubelet
+            .fail(CONTROLLER_NAMESPACE, &before.name_any(), fault);
         stage
             .until("another pod listens", async || {
                 let pods = stage.listener_pods().await;
@@ -210,7 +265,9 @@ fn a_listener_that_is_evicted_is_replaced_once() {
         stage.queue_jobs(2, SET, JOB);
         // the service holds the dead listener's session for two minutes
         let patience = Duration::from_secs(300);
-        stage.within(patience, "jobs are done", async || stage.jobs_done() == 2).await;
+        stage
+            .within(patience, "jobs are done", async || stage.jobs_done() == 2)
+            .await;
         stage.assert_sound();
     });
 }

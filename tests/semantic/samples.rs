@@ -1,10 +1,14 @@
 //! Random JSON values of a shape, and changes to them: of spelling, of meaning, and what a
 //! server and its admission do.
 
+use std::collections::BTreeSet;
+
 use rand::RngExt;
 use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
 use serde_json::{Map, Value, json};
 
+use super::reference::key_of;
 use super::shapes::{Field, Shape, Shapes};
 
 /// Quantities and their value in thousandths; those without one are no quantities.
@@ -243,6 +247,11 @@ impl Maker<'_> {
                     .iter()
                     .map(|item| self.admitted_element(element, key.as_deref(), item))
                     .collect();
+                if let Some(key) = key
+                    && !has_twins(key, items)
+                {
+                    admitted.shuffle(&mut self.random);
+                }
                 for index in 0..self.random.random_range(0..3) {
                     let more = self.injected(element, key.as_deref(), index);
                     let place = self.random.random_range(0..=admitted.len());
@@ -313,6 +322,60 @@ impl Maker<'_> {
     }
 }
 
+/// Objects with one field of each kind of value: absent, zero, and two that are neither.
+pub fn of_field(shapes: &Shapes, owner: &str, field: &Field) -> Vec<Value> {
+    let base = least(shapes, &Shape::Struct(owner.to_owned()));
+    let mut values = vec![least(shapes, &field.shape)];
+    let some = some(shapes, &field.shape);
+    if !matches!(some, Value::Array(_) | Value::Object(_)) {
+        values.push(another(&field.shape, &some));
+    }
+    values.push(some);
+    let mut objects: Vec<Value> = values
+        .into_iter()
+        .filter(|value| !value.is_null())
+        .map(|value| {
+            let mut object = base.clone();
+            object[&field.name] = value;
+            object
+        })
+        .collect();
+    if !field.required {
+        objects.push(base);
+    }
+    objects
+}
+
+/// A struct of what has to be there.
+fn least(shapes: &Shapes, shape: &Shape) -> Value {
+    let Shape::Struct(name) = shape else {
+        return zero(shape);
+    };
+    let required = shapes.fields(name).iter().filter(|field| field.required);
+    let value = |field: &Field| (field.name.clone(), least(shapes, &field.shape));
+    Value::Object(required.map(value).collect())
+}
+
+/// A value that is not zero.
+fn some(shapes: &Shapes, shape: &Shape) -> Value {
+    match shape {
+        Shape::Text => json!("a"),
+        Shape::Bool => json!(true),
+        Shape::Number | Shape::IntOrString => json!(7),
+        Shape::Quantity => json!(QUANTITIES[0].0),
+        Shape::Time => json!(TIMES[0].0),
+        Shape::List(element, _) => json!([some(shapes, element)]),
+        Shape::Map(element) => json!({"a": some(shapes, element)}),
+        Shape::Struct(name) => {
+            let mut object = least(shapes, shape);
+            if let Some(field) = shapes.fields(name).first() {
+                object[&field.name] = some(shapes, &field.shape);
+            }
+            object
+        }
+    }
+}
+
 /// The zero of a shape.
 fn zero(shape: &Shape) -> Value {
     match shape {
@@ -324,6 +387,12 @@ fn zero(shape: &Shape) -> Value {
         Shape::List(..) => json!([]),
         Shape::Map(_) | Shape::Struct(_) => json!({}),
     }
+}
+
+/// Whether elements share a key.
+fn has_twins(key: &str, items: &[Value]) -> bool {
+    let keys: BTreeSet<String> = items.iter().map(|item| key_of(key, item)).collect();
+    keys.len() < items.len()
 }
 
 fn is_empty(value: &Value) -> bool {
@@ -427,12 +496,12 @@ fn collect(
         (Shape::List(element, key), Value::Array(items)) => {
             for (index, item) in items.iter().enumerate() {
                 let label = match key.as_deref() {
-                    Some(key) => super::reference::key_of(key, item),
+                    Some(key) => key_of(key, item),
                     None => index.to_string(),
                 };
                 let at = below(&format!("[{label}]"), &index.to_string(), element);
                 let twins = key.as_deref().map_or(0, |key| {
-                    let same = |other: &&Value| super::reference::key_of(key, other) == label;
+                    let same = |other: &&Value| key_of(key, other) == label;
                     items.iter().filter(same).count()
                 });
                 collect(

@@ -9,7 +9,6 @@
 
 mod health;
 mod objects;
-pub(super) mod owned;
 mod pod;
 mod report;
 mod restarts;
@@ -21,6 +20,6 @@ mod teardown;
 #[cfg(test)]
 pub(super) mod tests;
 
-pub use owned::Verb;
+pub use super::owned::Verb;
 pub use state::ListenerMachine;
 pub use step::{ListenerTag, Part};

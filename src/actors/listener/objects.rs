@@ -8,8 +8,8 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use serde_json::{Map, Value, json};
 
-use super::owned::{Owned, Ownership, Verb, owner_patch, ownership};
 use super::step::{Part, Step};
+use crate::actors::owned::{Owned, Ownership, Verb, owner_patch, ownership};
 use crate::actors::tracked::Presence;
 use crate::api::AutoscalingListener;
 use crate::api::constants::labels;

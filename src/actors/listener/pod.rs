@@ -8,9 +8,9 @@ use k8s_openapi::jiff::SignedDuration;
 
 use super::health::{Health, health, nothing_runs};
 use super::objects::{delete, may_keep, remove};
-use super::owned::{FREELY, Verb};
 use super::state::ListenerMachine;
 use super::step::{Part, Step};
+use crate::actors::owned::{FREELY, Verb};
 use crate::actors::tracked::Presence;
 use crate::api::AutoscalingListener;
 use crate::api::constants::annotations::LISTENER_CONFIG_RESOURCE_VERSION as CONFIG_VERSION;

@@ -2,8 +2,8 @@
 
 use k8s_openapi::jiff::SignedDuration;
 
-use super::owned::Wake;
 use crate::actors::backoff::RECREATION;
+use crate::actors::owned::Wake;
 use crate::api::AutoscalingListenerStatus;
 use crate::clock::Timestamp;
 

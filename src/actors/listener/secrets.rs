@@ -9,9 +9,9 @@ use k8s_openapi::api::core::v1::Secret;
 use serde_json::{Map, Value, json};
 
 use super::objects::{Correction, Kept, keep};
-use super::owned::Owned;
 use super::state::ListenerMachine;
 use super::step::{Part, Step};
+use crate::actors::owned::Owned;
 use crate::api::AutoscalingListener;
 use crate::messages::KubeObject;
 use crate::resources::{ConfigError, Sources, listener_config_secret, listener_proxy_secret};

@@ -9,10 +9,10 @@ use k8s_openapi::jiff::SignedDuration;
 use serde_json::json;
 
 use super::objects::{correct_role, correct_role_binding, correct_service_account, keep};
-use super::owned::{Owned, Verb};
 use super::restarts::Restarts;
 use super::sources::SourceReader;
 use super::step::{ListenerTag, Part, Step};
+use crate::actors::owned::{Owned, Verb};
 use crate::actors::tracked::Presence;
 use crate::actors::{EffectOf, InputOf, Machine};
 use crate::api::constants::finalizers;

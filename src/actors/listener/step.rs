@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::hash::Hash;
 
-use super::owned::{FREELY, Owned, Verb, Wake};
 use super::state::ListenerMachine;
 use crate::actors::EffectOf;
+use crate::actors::owned::{FREELY, Owned, Verb, Wake};
 use crate::api::AutoscalingListener;
 use crate::clock::Timestamp;
 use crate::messages::{

@@ -10,7 +10,7 @@ use super::state::ScaleSetMachine;
 use super::step::Step;
 use super::vocabulary::ScaleSetTag;
 use crate::actors::backoff::Schedule;
-use crate::actors::listener::owned::{Ownership, ownership};
+use crate::actors::owned::{Ownership, ownership};
 use crate::actors::tracked::Presence;
 use crate::api::AutoscalingRunnerSet;
 use crate::api::constants::annotations::RUNNER_SCALE_SET_ID;
@@ -213,7 +213,7 @@ impl ScaleSetMachine {
     /// Our part is done; others may hold the object.
     fn await_end(&mut self, ars: &AutoscalingRunnerSet, step: &mut Step) {
         let target = ars.reference();
-        let tag = ScaleSetTag::ScaleSet(crate::actors::listener::Verb::Read);
+        let tag = ScaleSetTag::ScaleSet(crate::actors::owned::Verb::Read);
         step.send(&mut self.ars, tag, Some("end"), || KubeRequest::Get(target));
     }
 }

@@ -14,8 +14,8 @@ use super::runner_set::OUTDATED;
 use super::state::ScaleSetMachine;
 use super::step::Step;
 use super::vocabulary::ScaleSetTag;
-use crate::actors::listener::Verb;
-use crate::actors::listener::owned::FREELY;
+use crate::actors::owned::FREELY;
+use crate::actors::owned::Verb;
 use crate::actors::tracked::Presence;
 use crate::api::constants::labels;
 use crate::api::{

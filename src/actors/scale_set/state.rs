@@ -16,8 +16,8 @@ use super::step::Step;
 use super::vocabulary::{
     ChildReport, ScaleSetCommand, ScaleSetReport, ScaleSetSummary, ScaleSetTag,
 };
-use crate::actors::listener::Verb;
-use crate::actors::listener::owned::Owned;
+use crate::actors::owned::Owned;
+use crate::actors::owned::Verb;
 use crate::actors::tracked::Presence;
 use crate::actors::{EffectOf, InputOf, Machine};
 use crate::api::AutoscalingRunnerSet;

@@ -1,7 +1,7 @@
 //! What a scale set says and hears.
 
 use crate::actors::Coalesce;
-use crate::actors::listener::Verb;
+use crate::actors::owned::Verb;
 use crate::messages::{ListenerReport, RunnerCounts, RunnerSetReport};
 
 /// Names an effect of a scale set.

@@ -3,11 +3,13 @@
 
 mod jobs;
 mod ledger;
+mod manifests;
 mod report;
 mod screen;
 mod snapshot;
+mod view;
 
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
@@ -15,29 +17,20 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::Parser;
 use k8s_openapi::jiff::Timestamp;
-use serde_json::Value;
 use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::LocalSet;
 use tokio::time::{Instant, sleep};
 
 use self::jobs::{Arrival, DurationRange};
 use self::ledger::Ledger;
+use self::manifests::{Manifests, ScaleSet};
 use self::report::Report;
 use self::screen::{Plain, Screen, Terminal};
 use self::snapshot::Snapshot;
 use super::{duration, telemetry};
-use crate::api::{AutoscalingRunnerSet, read_manifests};
 use crate::clock::Clock;
 use crate::simulation::cluster::{Cluster, ClusterOptions, RunningController};
-
-/// The sample that is played when no file is given.
-const SAMPLES: &str = concat!(
-    include_str!("../../../config/samples/namespace.yaml"),
-    "\n---\n",
-    include_str!("../../../config/samples/secret.yaml"),
-    "\n---\n",
-    include_str!("../../../config/samples/scale_set.yaml"),
-);
 
 /// How often the view is drawn.
 const FRAME: Duration = Duration::from_millis(100);
@@ -52,8 +45,8 @@ const SETTLE: Duration = Duration::from_secs(60);
 /// Flags of the demonstration.
 #[derive(Clone, Debug, Parser)]
 pub struct Args {
-    /// Manifests to apply: at least one AutoscalingRunnerSet and the Secret it names. Without
-    /// it, the sample from config/samples.
+    /// Manifests to apply: at least one AutoscalingRunnerSet, and the Secrets and ConfigMaps it
+    /// names. Without it, the sample from config/samples.
     #[arg(short = 'f', long = "filename", value_name = "FILE", num_args = 1..)]
     files: Vec<PathBuf>,
 
@@ -86,9 +79,14 @@ pub struct Args {
     #[arg(long, default_value = "10m", value_parser = duration::parse, value_name = "DURATION")]
     timeout: Duration,
 
-    /// How much is logged to standard error when it is no terminal, or to --log-file.
-    #[arg(long, default_value = "error", value_name = "LEVEL")]
+    /// How much is logged: error, warn, info, debug or trace. To standard error, unless there
+    /// is a --log-file; not at all beside the live view, which has the terminal to itself.
+    #[arg(long, default_value = "error", value_parser = telemetry::parse_level, value_name = "LEVEL")]
     log_level: String,
+
+    /// File for the log.
+    #[arg(long, value_name = "FILE")]
+    log_file: Option<PathBuf>,
 }
 
 /// Plays the demonstration.
@@ -98,96 +96,40 @@ pub struct Args {
 /// When a manifest or flag is not usable, or, with `--exit-when-done`, when not all went well.
 pub fn run(args: Args) -> anyhow::Result<()> {
     super::install_tls_provider();
-    let objects = read_objects(&args)?;
-    let scale_sets = scale_sets(&objects)?;
-    let terminal = std::io::stdout().is_terminal();
-    if !terminal {
-        telemetry::init(&args.log_level, "text")?;
+    let manifests = Manifests::read(&args.files)?;
+    let loose_ends = manifests.loose_ends();
+    if args.exit_when_done && !loose_ends.is_empty() {
+        bail!(loose_ends.join("\n"));
+    }
+    for problem in &loose_ends {
+        // the cluster stays, and what is missing can be made there
+        eprintln!("warning: {problem}");
+    }
+    let live_view = io::stdout().is_terminal();
+    match &args.log_file {
+        Some(path) => telemetry::init_to_file(&args.log_level, path)?,
+        None if live_view && io::stderr().is_terminal() => {}
+        None => telemetry::init(&args.log_level, "text")?,
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("the async runtime could not be started")?;
-    let screen: Box<dyn Screen> = if terminal {
-        Box::new(Terminal::enter().context("the terminal")?)
-    } else {
-        Box::new(Plain::default())
-    };
-    let played = LocalSet::new().block_on(&runtime, play(&args, &objects, scale_sets, screen));
-    let report = played?;
-    print!("{report}");
+    let report = LocalSet::new().block_on(&runtime, play(&args, &manifests, live_view))?;
+    // nobody may be reading any more
+    let _written = write!(io::stdout(), "{report}");
     match report.verdict() {
-        Ok(()) => Ok(()),
-        Err(problem) if args.exit_when_done => bail!("{problem}"),
-        Err(_) => Ok(()),
+        Err(problem) if args.exit_when_done => bail!(problem),
+        _ => Ok(()),
     }
 }
 
-/// A scale set that jobs are queued for.
-#[derive(Clone, Debug)]
-pub struct ScaleSet {
-    namespace: String,
-    name: String,
-    /// What a job asks for in `runs-on`.
-    label: String,
-    min: i64,
-    max: Option<i64>,
-}
-
-fn read_objects(args: &Args) -> anyhow::Result<Vec<Value>> {
-    if args.files.is_empty() {
-        let objects = read_manifests(SAMPLES, "config/samples")?;
-        return Ok(objects.into_iter().map(|object| object.value).collect());
-    }
-    let mut all = Vec::new();
-    for path in &args.files {
-        let text = std::fs::read_to_string(path)
-            .with_context(|| format!("{} cannot be read", path.display()))?;
-        let objects = read_manifests(&text, &path.display().to_string())?;
-        all.extend(objects.into_iter().map(|object| object.value));
-    }
-    Ok(all)
-}
-
-fn scale_sets(objects: &[Value]) -> anyhow::Result<Vec<ScaleSet>> {
-    let mut found = Vec::new();
-    for object in objects {
-        if object["kind"] != "AutoscalingRunnerSet" {
-            continue;
-        }
-        let set: AutoscalingRunnerSet =
-            serde_json::from_value(object.clone()).context("AutoscalingRunnerSet")?;
-        let name = set.metadata.name.clone().unwrap_or_default();
-        let namespace = set.metadata.namespace.clone();
-        let namespace = namespace.unwrap_or_else(|| "default".to_owned());
-        set.validate()
-            .with_context(|| format!("AutoscalingRunnerSet {namespace}/{name}"))?;
-        found.push(ScaleSet {
-            label: crate::resources::scale_set_name(&set).to_owned(),
-            namespace,
-            name,
-            min: set.spec.min_runners.unwrap_or(0),
-            max: set.spec.max_runners,
-        });
-    }
-    if found.is_empty() {
-        bail!("the manifests hold no AutoscalingRunnerSet, so there is nothing to run");
-    }
-    Ok(found)
-}
-
-async fn play(
-    args: &Args,
-    objects: &[Value],
-    scale_sets: Vec<ScaleSet>,
-    mut screen: Box<dyn Screen>,
-) -> anyhow::Result<Report> {
+async fn play(args: &Args, manifests: &Manifests, live_view: bool) -> anyhow::Result<Report> {
     let listener = TcpListener::bind(("127.0.0.1", args.port))
         .await
         .with_context(|| {
             format!(
-                "port {} on 127.0.0.1 cannot be served; choose another with --port, or 0 for a \
-                 free one",
+                "--port {} on 127.0.0.1 cannot be served; choose another, or 0 for a free one",
                 args.port
             )
         })?;
@@ -199,17 +141,11 @@ async fn play(
     };
     let cluster = Rc::new(Cluster::start(options).await?);
     tokio::task::spawn_local(cluster.api.serve(listener));
-    for object in objects {
-        cluster.apply(object).await?;
-    }
+    manifests.apply(&cluster).await?;
     let controller = cluster.start_controller();
     let ledger = Ledger::start(&cluster);
-    screen.greet(&format!(
-        "kubectl --server http://{address} get ars,ers,er,pods --all-namespaces"
-    ));
-    let queue = jobs::queue(args, &cluster, &scale_sets);
-    let queue = tokio::task::spawn_local(queue);
-
+    let scale_sets = manifests.scale_sets();
+    let queue = tokio::task::spawn_local(jobs::queue(args, &cluster, &scale_sets));
     let stage = Stage {
         args,
         cluster: &cluster,
@@ -218,9 +154,15 @@ async fn play(
         scale_sets: &scale_sets,
         began: clock.now(),
     };
-    let outcome = stage.watch(screen.as_mut()).await;
+    let kubectl = format!("kubectl -s http://{address} get ars,ers,er,pods -A");
+    let mut screen: Box<dyn Screen> = if live_view {
+        Box::new(Terminal::enter(kubectl).context("the terminal")?)
+    } else {
+        Box::new(Plain::greet(&kubectl))
+    };
+    let outcome = stage.watch(screen.as_mut()).await?;
     queue.abort();
-    screen.leave();
+    drop(screen);
     Ok(Report::new(&stage, outcome))
 }
 
@@ -247,34 +189,34 @@ enum Outcome {
 
 impl Stage<'_> {
     /// Draws until it is over.
-    async fn watch(&self, screen: &mut dyn Screen) -> Outcome {
-        let deadline = Instant::now() + self.args.timeout;
+    async fn watch(&self, screen: &mut dyn Screen) -> anyhow::Result<Outcome> {
+        // a time past all reckoning is none
+        let deadline = Instant::now().checked_add(self.args.timeout);
+        let passed = |time: Option<Instant>| time.is_some_and(|time| Instant::now() >= time);
         let mut settle_by = None;
-        let interrupt = tokio::signal::ctrl_c();
-        tokio::pin!(interrupt);
+        let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
+        let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
         loop {
             let snapshot = Snapshot::take(self);
             screen.draw(&snapshot);
             if screen.wants_to_leave() {
-                return Outcome::Interrupted;
+                return Ok(Outcome::Interrupted);
             }
             if self.args.exit_when_done {
                 if snapshot.all_jobs_done() {
                     if snapshot.at_rest() {
-                        return Outcome::Done;
+                        return Ok(Outcome::Done);
                     }
-                    let by = *settle_by.get_or_insert_with(|| Instant::now() + SETTLE);
-                    if Instant::now() >= by {
-                        return Outcome::TimedOut;
-                    }
+                    settle_by = settle_by.or_else(|| Instant::now().checked_add(SETTLE));
                 }
-                if Instant::now() >= deadline {
-                    return Outcome::TimedOut;
+                if passed(settle_by) || passed(deadline) {
+                    return Ok(Outcome::TimedOut);
                 }
             }
             tokio::select! {
                 biased;
-                _ = &mut interrupt => return Outcome::Interrupted,
+                _ = interrupt.recv() => return Ok(Outcome::Interrupted),
+                _ = terminate.recv() => return Ok(Outcome::Interrupted),
                 () = sleep(FRAME) => {}
             }
         }

@@ -8,6 +8,7 @@ use k8s_openapi::jiff::SignedDuration;
 
 use super::snapshot::{Holdings, Jobs, Snapshot};
 use super::{Outcome, Stage};
+use crate::api::AutoscalingRunnerSet;
 
 /// How many kinds of request are shown.
 const SHOWN_REQUESTS: usize = 8;
@@ -40,11 +41,6 @@ impl Report {
     /// Sums up.
     pub fn new(stage: &Stage<'_>, outcome: Outcome) -> Self {
         let snapshot = Snapshot::take(stage);
-        let max = stage
-            .scale_sets
-            .iter()
-            .map(|set| set.max.and_then(|max| usize::try_from(max).ok()))
-            .sum();
         let problems = snapshot
             .scale_sets
             .iter()
@@ -61,7 +57,7 @@ impl Report {
             several_jobs: stage.cluster.actions.runners_with_several_jobs().len(),
             runners: stage.ledger.runners(),
             peak: stage.ledger.peak(),
-            max,
+            max: max_runners(stage),
             holdings: snapshot.holdings,
             requests: requests(stage),
             problems,
@@ -188,6 +184,27 @@ impl fmt::Display for Report {
         }
         Ok(())
     }
+}
+
+/// The most runners that there may have been at one time: those of the scale sets of the start
+/// and of those that were applied since. None if one of them has no limit.
+fn max_runners(stage: &Stage<'_>) -> Option<usize> {
+    let started = stage
+        .scale_sets
+        .iter()
+        .map(|set| ((set.namespace.clone(), set.name.clone()), set.max));
+    let mut limits: BTreeMap<(String, String), Option<i64>> = started.collect();
+    for set in stage.cluster.api.list_as::<AutoscalingRunnerSet>(None) {
+        let key = (
+            set.metadata.namespace.unwrap_or_default(),
+            set.metadata.name.unwrap_or_default(),
+        );
+        limits.insert(key, set.spec.max_runners);
+    }
+    let limits = limits.into_values();
+    limits
+        .map(|max| max.and_then(|max| usize::try_from(max).ok()))
+        .sum()
 }
 
 fn waits(stage: &Stage<'_>) -> Waits {

@@ -1,16 +1,18 @@
 //! One look at a running demonstration: everything that the view and the summary show.
 
+use std::fmt;
+
 use k8s_openapi::api::core::v1::{Event, Pod, Secret};
 use k8s_openapi::jiff::Timestamp;
 
-use super::{ScaleSet, Stage};
+use super::Stage;
 use crate::api::constants::{LISTENER_CONTAINER, labels};
 use crate::api::{AutoscalingRunnerSet, EphemeralRunner, EphemeralRunnerPhase};
 use crate::simulation::actions_service::JobState;
 use crate::simulation::api_server::ApiServer;
 
-/// How many events are shown.
-const EVENTS: usize = 8;
+/// How many events are kept for the view.
+const EVENTS: usize = 50;
 
 /// One look.
 #[derive(Clone, Debug, Default)]
@@ -25,8 +27,8 @@ pub struct Snapshot {
     pub scale_sets: Vec<ScaleSetLine>,
     /// Actors by kind: how many, and messages waiting for them.
     pub actors: Vec<(String, i64, i64)>,
-    /// Newest Kubernetes Events, newest last.
-    pub events: Vec<String>,
+    /// The last Kubernetes Events, the newest last.
+    pub events: Vec<EventLine>,
     /// What exists.
     pub holdings: Holdings,
 }
@@ -61,6 +63,47 @@ pub struct Runners {
     pub deleting: usize,
 }
 
+impl fmt::Display for Jobs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} queued, {} running, {} of {} done",
+            self.queued, self.running, self.done, self.wanted
+        )
+    }
+}
+
+impl Runners {
+    /// The states in the order of a runner's life, each with its count.
+    pub const fn by_state(&self) -> [(&'static str, usize); 6] {
+        [
+            ("starting", self.starting),
+            ("idle", self.idle),
+            ("busy", self.busy),
+            ("finished", self.finished),
+            ("failed", self.failed),
+            ("deleting", self.deleting),
+        ]
+    }
+}
+
+/// The states there are runners in.
+impl fmt::Display for Runners {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut separator = "";
+        for (state, count) in self.by_state() {
+            if count > 0 {
+                write!(f, "{separator}{count} {state}")?;
+                separator = ", ";
+            }
+        }
+        if separator.is_empty() {
+            f.write_str("none")?;
+        }
+        Ok(())
+    }
+}
+
 /// One scale set.
 #[derive(Clone, Debug)]
 pub struct ScaleSetLine {
@@ -72,6 +115,17 @@ pub struct ScaleSetLine {
     pub problem: Option<String>,
     /// State of its listener's pod.
     pub listener: String,
+}
+
+/// A Kubernetes Event.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EventLine {
+    /// Seconds from the start until it last happened.
+    pub seconds: f64,
+    /// Whether it is a warning.
+    pub warning: bool,
+    /// What it is about and what it says.
+    pub text: String,
 }
 
 /// What exists, to find what is left over.
@@ -89,7 +143,7 @@ pub struct Holdings {
     pub pods: usize,
     /// Message sessions.
     pub sessions: usize,
-    /// Scale sets that are played.
+    /// Scale sets.
     pub scale_sets: usize,
 }
 
@@ -114,19 +168,21 @@ impl Snapshot {
         let api = &stage.cluster.api;
         let runners: Vec<EphemeralRunner> = api.list_as(None);
         let pods: Vec<Pod> = api.list_as(None);
+        // one may have been applied or deleted since the start
+        let mut scale_sets: Vec<AutoscalingRunnerSet> = api.list_as(None);
+        let key = |set: &AutoscalingRunnerSet| {
+            (set.metadata.namespace.clone(), set.metadata.name.clone())
+        };
+        scale_sets.sort_by_key(key);
         let elapsed = stage.cluster.clock.now().duration_since(stage.began);
         Self {
             seconds: elapsed.as_secs_f64(),
             jobs: jobs(stage),
             runners: count(&runners),
-            scale_sets: stage
-                .scale_sets
-                .iter()
-                .map(|set| line(api, &pods, set))
-                .collect(),
+            scale_sets: scale_sets.iter().map(|set| line(&pods, set)).collect(),
             actors: actors(stage),
-            events: events(api),
-            holdings: holdings(stage, runners.len(), &pods),
+            events: events(api, stage.began),
+            holdings: holdings(stage, runners.len(), &pods, &scale_sets),
         }
     }
 
@@ -185,13 +241,10 @@ fn count(all: &[EphemeralRunner]) -> Runners {
     runners
 }
 
-fn line(api: &ApiServer, pods: &[Pod], set: &ScaleSet) -> ScaleSetLine {
-    let all: Vec<AutoscalingRunnerSet> = api.list_as(Some(&set.namespace));
-    let status = all
-        .into_iter()
-        .find(|found| found.metadata.name.as_deref() == Some(&set.name))
-        .and_then(|found| found.status)
-        .unwrap_or_default();
+fn line(pods: &[Pod], set: &AutoscalingRunnerSet) -> ScaleSetLine {
+    let namespace = set.metadata.namespace.as_deref().unwrap_or_default();
+    let name = set.metadata.name.as_deref().unwrap_or_default();
+    let status = set.status.clone().unwrap_or_default();
     // the first condition that does not hold says most
     let problem = status
         .conditions
@@ -199,19 +252,19 @@ fn line(api: &ApiServer, pods: &[Pod], set: &ScaleSet) -> ScaleSetLine {
         .find(|condition| condition.status == "False")
         .map(|condition| format!("{}: {}", condition.reason, condition.message));
     ScaleSetLine {
-        name: format!("{}/{}", set.namespace, set.name),
+        name: format!("{namespace}/{name}"),
         phase: status
             .phase
             .map_or_else(|| "unknown".to_owned(), |phase| format!("{phase:?}")),
         problem,
-        listener: listener(pods, set),
+        listener: listener(pods, namespace, name),
     }
 }
 
-fn listener(pods: &[Pod], set: &ScaleSet) -> String {
+fn listener(pods: &[Pod], namespace: &str, name: &str) -> String {
     let wanted = [
-        (labels::SCALE_SET_NAME, set.name.as_str()),
-        (labels::SCALE_SET_NAMESPACE, set.namespace.as_str()),
+        (labels::SCALE_SET_NAME, name),
+        (labels::SCALE_SET_NAMESPACE, namespace),
     ];
     let pod = pods.iter().find(|pod| {
         let labels = pod.metadata.labels.clone().unwrap_or_default();
@@ -249,14 +302,9 @@ fn actors(stage: &Stage<'_>) -> Vec<(String, i64, i64)> {
         .collect()
 }
 
-fn events(api: &ApiServer) -> Vec<String> {
+fn events(api: &ApiServer, began: Timestamp) -> Vec<EventLine> {
     let mut events: Vec<Event> = api.list_as(None);
-    let stamp = |event: &Event| -> Timestamp {
-        event
-            .last_timestamp
-            .as_ref()
-            .map_or(Timestamp::UNIX_EPOCH, |time| time.0)
-    };
+    let stamp = |event: &Event| event.last_timestamp.as_ref().map_or(began, |time| time.0);
     events.sort_by_key(stamp);
     let skip = events.len().saturating_sub(EVENTS);
     events
@@ -264,19 +312,29 @@ fn events(api: &ApiServer) -> Vec<String> {
         .skip(skip)
         .map(|event| {
             let about = &event.involved_object;
-            format!(
-                "{} {} {}/{}: {}",
-                event.type_.as_deref().unwrap_or("Normal"),
-                event.reason.as_deref().unwrap_or_default(),
-                about.kind.as_deref().unwrap_or_default(),
-                about.name.as_deref().unwrap_or_default(),
-                event.message.as_deref().unwrap_or_default(),
-            )
+            let text = |field: &Option<String>| field.clone().unwrap_or_default();
+            EventLine {
+                seconds: stamp(event).duration_since(began).as_secs_f64().max(0.0),
+                warning: event.type_.as_deref() == Some("Warning"),
+                text: format!(
+                    "{} {} {}/{}: {}",
+                    text(&event.reason),
+                    text(&about.kind),
+                    text(&about.namespace),
+                    text(&about.name),
+                    text(&event.message),
+                ),
+            }
         })
         .collect()
 }
 
-fn holdings(stage: &Stage<'_>, runners: usize, pods: &[Pod]) -> Holdings {
+fn holdings(
+    stage: &Stage<'_>,
+    runners: usize,
+    pods: &[Pod],
+    scale_sets: &[AutoscalingRunnerSet],
+) -> Holdings {
     let secrets: Vec<Secret> = stage.cluster.api.list_as(None);
     let jit = |secret: &&Secret| {
         let data = secret.data.as_ref();
@@ -286,7 +344,10 @@ fn holdings(stage: &Stage<'_>, runners: usize, pods: &[Pod]) -> Holdings {
         let labels = pod.metadata.labels.as_ref();
         labels.is_some_and(|labels| labels.contains_key(labels::EPHEMERAL_RUNNER))
     };
-    let minimum: i64 = stage.scale_sets.iter().map(|set| set.min).sum();
+    let minimum: i64 = scale_sets
+        .iter()
+        .filter_map(|set| set.spec.min_runners)
+        .sum();
     Holdings {
         runners,
         minimum: usize::try_from(minimum).unwrap_or_default(),
@@ -294,6 +355,6 @@ fn holdings(stage: &Stage<'_>, runners: usize, pods: &[Pod]) -> Holdings {
         secrets: secrets.iter().filter(jit).count(),
         pods: pods.iter().filter(of_runners).count(),
         sessions: stage.cluster.actions.sessions().len(),
-        scale_sets: stage.scale_sets.len(),
+        scale_sets: scale_sets.len(),
     }
 }

@@ -85,7 +85,8 @@ impl State {
         old: &Value,
         new: &Value,
     ) -> Result<(), ApiError> {
-        if resource.group != RBAC || without_what_deletion_needs(old) == without_what_deletion_needs(new)
+        if resource.group != RBAC
+            || without_what_deletion_needs(old) == without_what_deletion_needs(new)
         {
             return Ok(());
         }

@@ -23,8 +23,10 @@ impl Stage {
     pub async fn settled_fixture(&self, min: i64, max: i64) {
         self.apply(&fixture(min, max)).await;
         if !self.runs_pods {
-            self.until("a listener pod", async || !self.listener_pods().await.is_empty())
-                .await;
+            self.until("a listener pod", async || {
+                !self.listener_pods().await.is_empty()
+            })
+            .await;
             self.start_listener().await;
         }
         self.until("the scale set is settled", async || self.is_settled().await)
@@ -70,8 +72,10 @@ impl Stage {
     /// Deletes the scale set and waits until nothing is left of it, here and in the service.
     pub async fn delete_scale_set(&self) {
         self.delete::<AutoscalingRunnerSet>(RUN, SET).await;
-        self.until("everything is gone", async || self.leftovers().await.is_empty())
-            .await;
+        self.until("everything is gone", async || {
+            self.leftovers().await.is_empty()
+        })
+        .await;
     }
 
     // === as the listener ===
@@ -104,7 +108,9 @@ impl Stage {
     pub fn registration(&self, runner: &str) -> i64 {
         let runners = self.actions.runners();
         let found = runners.iter().find(|known| known.name == runner);
-        found.unwrap_or_else(|| panic!("{runner} is not registered")).id
+        found
+            .unwrap_or_else(|| panic!("{runner} is not registered"))
+            .id
     }
 
     // === as the kubelet ===
@@ -125,7 +131,11 @@ impl Stage {
     /// A runner's container ends with this code. With 0 the runner has deregistered itself;
     /// either way its job is over.
     pub async fn exit(&self, runner: &str, code: i32) {
-        let known = self.actions.runners().into_iter().find(|known| known.name == runner);
+        let known = self
+            .actions
+            .runners()
+            .into_iter()
+            .find(|known| known.name == runner);
         if let Some(known) = known {
             self.warden.lets_remove(known.id);
             if code == 0 {
@@ -148,7 +158,8 @@ impl Stage {
     /// Asks for so many runners, and waits until they have pods; answers their names, the
     /// oldest first.
     pub async fn scale_up(&self, replicas: usize, patch_id: i64) -> Vec<String> {
-        self.ersset(i64::try_from(replicas).unwrap(), patch_id).await;
+        self.ersset(i64::try_from(replicas).unwrap(), patch_id)
+            .await;
         self.until("all runners have pods", async || {
             self.runner_pods().await.len() == replicas
         })
@@ -187,7 +198,11 @@ pub fn running(container: &str) -> Value {
 
 /// The status of a pod whose container has ended.
 pub fn ended(container: &str, code: i32) -> Value {
-    let (phase, reason) = if code == 0 { ("Succeeded", "Completed") } else { ("Failed", "Error") };
+    let (phase, reason) = if code == 0 {
+        ("Succeeded", "Completed")
+    } else {
+        ("Failed", "Error")
+    };
     let terminated = json!({"terminated": {
         "exitCode": code, "reason": reason, "startedAt": WHEN, "finishedAt": WHEN,
     }});

@@ -59,7 +59,12 @@ pub fn rendered(file: &str) -> Option<Vec<Value>> {
         return None;
     };
     let documents = impresario::api::read_manifests(&text, file).unwrap();
-    Some(documents.into_iter().map(|document| document.value).collect())
+    Some(
+        documents
+            .into_iter()
+            .map(|document| document.value)
+            .collect(),
+    )
 }
 
 /// Whether a person made this Secret.

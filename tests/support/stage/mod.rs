@@ -207,7 +207,10 @@ impl Stage {
             let deadline = Instant::now() + patience;
             while !holds().await {
                 if Instant::now() >= deadline {
-                    panic!("{at}: not within {patience:?}: {what}\n{}", self.picture().await);
+                    panic!(
+                        "{at}: not within {patience:?}: {what}\n{}",
+                        self.picture().await
+                    );
                 }
                 sleep(LOOK).await;
             }
@@ -325,7 +328,9 @@ impl Stage {
     /// Queues jobs that last so long.
     pub fn queue_jobs(&self, count: usize, label: &str, lasting: Duration) {
         for number in 1..=count {
-            let job = JobSpec::on(label).lasting(lasting).named(format!("job {number}"));
+            let job = JobSpec::on(label)
+                .lasting(lasting)
+                .named(format!("job {number}"));
             self.actions.queue_job(job);
         }
     }
@@ -334,26 +339,53 @@ impl Stage {
     /// ours, and what the Actions service remembers.
     pub async fn leftovers(&self) -> Vec<String> {
         let mut left = Vec::new();
-        self.list_names::<AutoscalingRunnerSet>(&mut left, |_| true).await;
-        self.list_names::<AutoscalingListener>(&mut left, |_| true).await;
-        self.list_names::<EphemeralRunnerSet>(&mut left, |_| true).await;
-        self.list_names::<EphemeralRunner>(&mut left, |_| true).await;
+        self.list_names::<AutoscalingRunnerSet>(&mut left, |_| true)
+            .await;
+        self.list_names::<AutoscalingListener>(&mut left, |_| true)
+            .await;
+        self.list_names::<EphemeralRunnerSet>(&mut left, |_| true)
+            .await;
+        self.list_names::<EphemeralRunner>(&mut left, |_| true)
+            .await;
         self.list_names::<Pod>(&mut left, |_| true).await;
-        self.list_names::<Secret>(&mut left, |secret| !manifests::is_users(secret)).await;
+        self.list_names::<Secret>(&mut left, |secret| !manifests::is_users(secret))
+            .await;
         let of_listener = |name: &str| name.ends_with("-listener");
-        self.list_names::<ServiceAccount>(&mut left, |o| of_listener(&o.name_any())).await;
-        self.list_names::<Role>(&mut left, |o| of_listener(&o.name_any())).await;
-        self.list_names::<RoleBinding>(&mut left, |o| of_listener(&o.name_any())).await;
-        left.extend(self.actions.runners().iter().map(|runner| format!("{runner:?}")));
-        left.extend(self.actions.scale_sets().iter().map(|set| format!("{set:?}")));
-        left.extend(self.actions.sessions().iter().map(|session| format!("{session:?}")));
+        self.list_names::<ServiceAccount>(&mut left, |o| of_listener(&o.name_any()))
+            .await;
+        self.list_names::<Role>(&mut left, |o| of_listener(&o.name_any()))
+            .await;
+        self.list_names::<RoleBinding>(&mut left, |o| of_listener(&o.name_any()))
+            .await;
+        left.extend(
+            self.actions
+                .runners()
+                .iter()
+                .map(|runner| format!("{runner:?}")),
+        );
+        left.extend(
+            self.actions
+                .scale_sets()
+                .iter()
+                .map(|set| format!("{set:?}")),
+        );
+        left.extend(
+            self.actions
+                .sessions()
+                .iter()
+                .map(|session| format!("{session:?}")),
+        );
         left
     }
 
     async fn list_names<K: Known>(&self, names: &mut Vec<String>, wanted: impl Fn(&K) -> bool) {
         for object in self.all::<K>().await.iter().filter(|object| wanted(object)) {
             let namespace = object.namespace().unwrap_or_default();
-            names.push(format!("{} {namespace}/{}", K::kind(&()), object.name_any()));
+            names.push(format!(
+                "{} {namespace}/{}",
+                K::kind(&()),
+                object.name_any()
+            ));
         }
     }
 
@@ -362,14 +394,21 @@ impl Stage {
     pub fn assert_nothing_left_over_beside_runners(&self) -> impl Future<Output = ()> {
         let at = std::panic::Location::caller();
         async move {
-            let runners: Vec<String> =
-                self.runners().await.iter().map(ResourceExt::name_any).collect();
+            let runners: Vec<String> = self
+                .runners()
+                .await
+                .iter()
+                .map(ResourceExt::name_any)
+                .collect();
             let mut strangers = Vec::new();
             for pod in self.runner_pods().await {
                 strangers.push(pod.name_any());
             }
             for secret in self.all::<Secret>().await {
-                let jit = secret.data.as_ref().is_some_and(|data| data.contains_key("jitToken"));
+                let jit = secret
+                    .data
+                    .as_ref()
+                    .is_some_and(|data| data.contains_key("jitToken"));
                 if jit {
                     strangers.push(secret.name_any());
                 }
@@ -437,10 +476,15 @@ impl Stage {
 
     /// What is counted about the Actions service.
     pub fn service(&self) -> BTreeMap<&'static str, usize> {
-        ["create_scale_set", "delete_scale_set", "generate_jit_config", "remove_runner"]
-            .into_iter()
-            .map(|call| (call, self.warden.calls(call)))
-            .collect()
+        [
+            "create_scale_set",
+            "delete_scale_set",
+            "generate_jit_config",
+            "remove_runner",
+        ]
+        .into_iter()
+        .map(|call| (call, self.warden.calls(call)))
+        .collect()
     }
 
     /// Applies a manifest of one or more documents.
@@ -465,7 +509,10 @@ pub trait Known:
 }
 
 impl<K> Known for K where
-    K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned
+    K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + Debug
+        + DeserializeOwned
 {
 }
 

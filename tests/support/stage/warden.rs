@@ -10,9 +10,7 @@ use impresario::api::constants::labels;
 use impresario::api::{EphemeralRunner, EphemeralRunnerPhase, EphemeralRunnerSet};
 use impresario::simulation::actions_service::{self, CallInfo, Fault, Refusal};
 use impresario::simulation::api_server::ApiServer;
-use impresario::simulation::api_server::faults::{
-    Interceptor, Outcome, RequestFate, RequestInfo,
-};
+use impresario::simulation::api_server::faults::{Interceptor, Outcome, RequestFate, RequestInfo};
 use impresario::simulation::cluster::CONTROLLER_NAMESPACE;
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::ResourceExt;
@@ -100,13 +98,20 @@ impl Warden {
 
     /// How often the Actions service was called so.
     pub fn calls(&self, name: &str) -> usize {
-        self.books().calls.iter().filter(|(call, _)| call == name).count()
+        self.books()
+            .calls
+            .iter()
+            .filter(|(call, _)| call == name)
+            .count()
     }
 
     /// The ids of the runners whose removal was asked for, in order.
     pub fn removals(&self) -> Vec<i64> {
         let books = self.books();
-        let removals = books.calls.iter().filter(|(call, _)| call == "remove_runner");
+        let removals = books
+            .calls
+            .iter()
+            .filter(|(call, _)| call == "remove_runner");
         let id = |path: &str| path.rsplit('/').next().and_then(|id| id.parse().ok());
         removals.filter_map(|(_, path)| id(path)).collect()
     }
@@ -171,10 +176,16 @@ impl Interceptor for Warden {
             return lost();
         }
         let verb = request.verb.map_or("", |verb| verb.as_str());
-        if !matches!(verb, "create" | "update" | "patch" | "delete" | "deletecollection") {
+        if !matches!(
+            verb,
+            "create" | "update" | "patch" | "delete" | "deletecollection"
+        ) {
             return RequestFate::default();
         }
-        let (plural, _) = request.resource.split_once('.').unwrap_or((&request.resource, ""));
+        let (plural, _) = request
+            .resource
+            .split_once('.')
+            .unwrap_or((&request.resource, ""));
         let mut resource = plural.to_owned();
         if !request.subresource.is_empty() {
             resource = format!("{resource}/{}", request.subresource);
@@ -256,7 +267,11 @@ fn too_many_runners(api: &ApiServer, namespace: &str) -> Option<String> {
         !over && (!going || has_something)
     };
     let runners: Vec<EphemeralRunner> = api.list_as(Some(namespace));
-    let alive: Vec<String> = runners.iter().filter(|r| holds(r)).map(|r| r.name_any()).collect();
+    let alive: Vec<String> = runners
+        .iter()
+        .filter(|r| holds(r))
+        .map(|r| r.name_any())
+        .collect();
     let room = i64::try_from(alive.len()).is_ok_and(|alive| alive < wanted);
     (!room).then(|| format!("S3: a runner is created beside {alive:?}, for {wanted} replicas"))
 }
@@ -272,14 +287,18 @@ fn second_listener(api: &ApiServer, write: &Write) -> Option<String> {
     });
     let others: Vec<String> = of_listeners.map(|pod| pod.name_any()).collect();
     // a test has one scale set; the server refuses a second pod of the same name
-    let second = others.iter().any(|other| *other != write.name && !write.name.is_empty());
+    let second = others
+        .iter()
+        .any(|other| *other != write.name && !write.name.is_empty());
     second.then(|| format!("S11: listener pod {} beside {others:?}", write.name))
 }
 
 /// S1: a runner with a job is not taken away while its pod is alive.
 fn job_cut_short(api: &ApiServer, write: &Write) -> Option<String> {
     let runners: Vec<EphemeralRunner> = api.list_as(Some(&write.namespace));
-    let runner = runners.into_iter().find(|runner| runner.name_any() == write.name)?;
+    let runner = runners
+        .into_iter()
+        .find(|runner| runner.name_any() == write.name)?;
     let status = runner.status.clone().unwrap_or_default();
     let busy = status.job_id.is_some_and(|id| !id.is_empty()) && status.job_result.is_none();
     let by_a_person = runner.metadata.deletion_timestamp.is_some();
@@ -296,7 +315,10 @@ fn is_alive(pod: &Pod) -> bool {
     let mut containers = status.container_statuses.iter().flatten();
     let ended = containers.any(|container| {
         container.name == "runner"
-            && container.state.as_ref().is_some_and(|state| state.terminated.is_some())
+            && container
+                .state
+                .as_ref()
+                .is_some_and(|state| state.terminated.is_some())
     });
     !over && !ended
 }
@@ -304,13 +326,17 @@ fn is_alive(pod: &Pod) -> bool {
 impl actions_service::Interceptor for Warden {
     fn intercept(&self, call: &CallInfo<'_>) -> Option<Fault> {
         let mut books = self.books();
-        books.calls.push((call.name.to_owned(), call.path.to_owned()));
+        books
+            .calls
+            .push((call.name.to_owned(), call.path.to_owned()));
         if call.name != "remove_runner" {
             return None;
         }
         let id: i64 = call.path.rsplit('/').next()?.parse().ok()?;
         if id == 0 {
-            books.violations.push("G3: runner 0 is to be removed".to_owned());
+            books
+                .violations
+                .push("G3: runner 0 is to be removed".to_owned());
         }
         let still_running = "JobStillRunningException";
         let refusal = || Refusal::new(400, still_running, "The runner has a job.").into();

@@ -374,7 +374,7 @@ impl World {
             Kind::EphemeralRunnerSet if self.runner_set => return self.play_runner_set(),
             Kind::AutoscalingRunnerSet | Kind::EphemeralRunnerSet | Kind::EphemeralRunner => {}
             _ if self.listeners.contains_key(&object.name) => {
-                let name = object.name.clone();
+                let name = object.name;
                 let input = match shown {
                     Shown::Observed(object) => Input::Observed(object),
                     Shown::Gone(object, uid) => Input::Gone { object, uid },

@@ -65,7 +65,7 @@ fn a_pod_shows_what_its_containers_do() {
     assert_eq!(
         pod_status(
             json!({"phase": "Failed", "containerStatuses": [ended]}),
-            born.clone()
+            born
         )[2],
         "ExitCode:3"
     );
