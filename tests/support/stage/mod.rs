@@ -34,12 +34,12 @@ use serde_json::Value;
 use tokio::task::LocalSet;
 use tokio::time::{Instant, sleep};
 
-pub use warden::{Death, Warden, Who};
+pub use warden::{Trouble, Warden, Who};
 
 /// How long to wait for what ought to happen.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// How often to look whether it has.
-const LOOK: Duration = Duration::from_millis(100);
+/// How soon to look whether it has, at first and in the end.
+const LOOK: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(800));
 /// Silence for so long is rest.
 const SILENCE: Duration = Duration::from_secs(5);
 /// How many lines of each log a failure shows.
@@ -205,6 +205,7 @@ impl Stage {
         let at = std::panic::Location::caller();
         async move {
             let deadline = Instant::now() + patience;
+            let mut pause = LOOK.0;
             while !holds().await {
                 if Instant::now() >= deadline {
                     panic!(
@@ -212,7 +213,8 @@ impl Stage {
                         self.picture().await
                     );
                 }
-                sleep(LOOK).await;
+                sleep(pause).await;
+                pause = (pause * 2).min(LOOK.1);
             }
         }
     }

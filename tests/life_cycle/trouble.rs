@@ -1,10 +1,11 @@
-//! The controller is killed at every one of its writes, before it takes effect and after, and
-//! started again. Nothing is lost and nothing is done twice.
+//! At every single write of a scenario something goes wrong: the controller is killed before it
+//! takes effect, or after, and started again; the answer is lost; it is refused. Nothing is lost
+//! and nothing is done twice.
 
 use std::time::Duration;
 
 use crate::stage::manifests::SET;
-use crate::stage::{Death, Stage, Who, play};
+use crate::stage::{Stage, Trouble, Who, play};
 
 const JOB: Duration = Duration::from_secs(6);
 const JOBS: usize = 3;
@@ -13,22 +14,32 @@ const RESTART: Duration = Duration::from_millis(700);
 
 #[test]
 fn killed_in_place_of_any_write_it_loses_and_doubles_nothing() {
-    exhaust(Death::Before);
+    exhaust(Trouble::DeathBefore);
 }
 
 #[test]
 fn killed_after_any_write_it_loses_and_doubles_nothing() {
-    exhaust(Death::After);
+    exhaust(Trouble::DeathAfter);
+}
+
+#[test]
+fn a_lost_answer_to_any_write_doubles_nothing() {
+    exhaust(Trouble::AnswerLost);
+}
+
+#[test]
+fn a_refusal_of_any_write_is_got_over() {
+    exhaust(Trouble::Refused);
 }
 
 #[test]
 fn killed_again_and_again_it_still_gets_there() {
-    for pause in [2, 3, 5, 8] {
+    for writes in [3, 5, 8, 13] {
         play(async || {
             let stage = Stage::whole_without_log(31).await;
             let killing = async {
                 loop {
-                    stage.warden.plan(Some(Death::After(pause)));
+                    stage.warden.plan(Trouble::DeathAfter(writes));
                     stage.warden.death().await;
                     tokio::time::sleep(RESTART).await;
                     stage.start_controller();
@@ -49,47 +60,54 @@ fn started_anew_at_rest_it_writes_nothing() {
         let stage = Stage::whole(32).await;
         stage.settled_fixture(3, 6).await;
         stage.queue_jobs(2, SET, JOB);
-        stage.until("both jobs are done", async || stage.jobs_done() == 2).await;
-        stage.until("three are left", async || stage.runners().await.len() == 3).await;
+        stage
+            .until("both jobs are done", async || stage.jobs_done() == 2)
+            .await;
+        stage
+            .until("three are left", async || stage.runners().await.len() == 3)
+            .await;
         stage.settle().await;
-        stage.cluster().take_log();
         let before = stage.warden.writes().len();
         stage.start_controller();
         stage.pass(Duration::from_secs(30)).await;
         let mut since = stage.warden.writes().split_off(before);
         since.retain(|write| write.who == Who::Controller);
-        assert!(since.is_empty(), "written: {since:#?}\n{}", stage.picture().await);
+        assert!(
+            since.is_empty(),
+            "written: {since:#?}\n{}",
+            stage.picture().await
+        );
     });
 }
 
-/// Kills at the first write, then at the second, until the scenario has no more of them.
-fn exhaust(death: fn(usize) -> Death) {
+/// Makes trouble at the first write, then at the second, until the scenario has no more.
+fn exhaust(trouble: fn(usize) -> Trouble) {
     let mut number = 1;
-    while dies_at(death(number)) {
+    while comes(trouble(number)) {
         number += 1;
     }
     assert!(number > 40, "the scenario has few writes: {number}");
-    println!("killed at {} writes", number - 1);
 }
 
-/// Plays the scenario with one death; answers whether it came.
-fn dies_at(death: Death) -> bool {
+/// Plays the scenario with one trouble; answers whether it came.
+fn comes(trouble: Trouble) -> bool {
+    // the last of these lines says where it failed
+    println!("{trouble:?}");
     play(async || {
         let stage = Stage::whole_without_log(30).await;
-        stage.warden.plan(Some(death));
+        stage.warden.plan(trouble);
         let replace = async {
             stage.warden.death().await;
             tokio::time::sleep(RESTART).await;
             stage.start_controller();
             std::future::pending::<()>().await;
         };
-        println!("{death:?}");
         tokio::select! {
             biased;
             () = scenario(&stage) => {}
             () = replace => {}
         }
-        !stage.warden.death_is_due()
+        !stage.warden.expects_trouble()
     })
 }
 
