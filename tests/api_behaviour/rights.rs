@@ -135,7 +135,10 @@ pub async fn nobody_grants_what_he_has_not(world: World) {
 pub async fn whoever_may_change_a_role_may_release_it(world: World) {
     grant(
         &world,
-        json!([{ "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles"], "verbs": ["patch"] }]),
+        json!([
+            { "apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"] },
+            { "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles"], "verbs": ["patch"] },
+        ]),
     )
     .await;
     let all: Api<Role> = Api::namespaced(world.client.clone(), &world.namespace);
