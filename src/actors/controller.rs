@@ -41,7 +41,7 @@ pub struct ControllerOptions {
     /// The API server.
     pub client: Client,
     /// Limit on requests to it.
-    pub limiter: Limiter,
+    pub limiter: Arc<Limiter>,
     /// The Actions service.
     pub actions: Arc<dyn ActionsIo>,
     /// Removal of runners.

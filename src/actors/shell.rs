@@ -21,6 +21,9 @@ use super::world::World;
 use crate::clock::Timestamp;
 use crate::messages::{Effect, Input, Kind, Object, ObjectRef};
 
+/// After so long without a failure the next one counts as the first.
+const FORGIVEN_AFTER: Duration = Duration::from_secs(600);
+
 /// A message in a mailbox.
 pub struct Mail<M: Machine>(pub Timed<M>);
 
@@ -86,6 +89,8 @@ pub struct Shell<M: Machine> {
     /// Set while the state waits to be made anew.
     down: bool,
     failures: u32,
+    /// When it last happened.
+    went_down: Option<Instant>,
     kept: BTreeMap<ObjectRef, Object>,
     last_command: Option<M::Command>,
 }
@@ -102,6 +107,7 @@ impl<M: Machine> Shell<M> {
             generation: 0,
             down: false,
             failures: 0,
+            went_down: None,
             kept: BTreeMap::new(),
             last_command: None,
         };
@@ -122,17 +128,16 @@ impl<M: Machine> Shell<M> {
 
     fn handle(&mut self, input: InputOf<M>, ctx: &mut Context<Self>) {
         self.remember(&input);
-        if self.down {
-            return;
+        if let Input::Report(report) = &input {
+            self.birth.family.heard(report);
         }
         let command = match &input {
             Input::Command(command) => Some(command.clone()),
-            Input::Report(report) => {
-                self.birth.family.heard(report);
-                None
-            }
             _ => None,
         };
+        if self.down {
+            return;
+        }
         let kind = kind_of(&input);
         let kept_for_the_log = input.clone();
         let now = self.world.clock.now();
@@ -275,6 +280,13 @@ impl<M: Machine> Shell<M> {
     fn go_down(&mut self, reason: &str, ctx: &mut Context<Self>) {
         self.down = true;
         self.generation += 1;
+        if self
+            .went_down
+            .is_none_or(|last| last.elapsed() > FORGIVEN_AFTER)
+        {
+            self.failures = 0;
+        }
+        self.went_down = Some(Instant::now());
         self.failures += 1;
         if let Some((_, handle)) = self.alarm.take() {
             ctx.cancel_future(handle);

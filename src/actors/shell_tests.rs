@@ -2,7 +2,7 @@
 //! is told.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,9 +12,9 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use tokio::task::LocalSet;
 
 use super::inbox::{CAPACITY, Inbox};
-use super::machine::{EffectOf, InputOf, Machine};
+use super::machine::{Coalesce, EffectOf, InputOf, Machine};
 use super::router::{ActorKey, ActorKind, Router, Sighting};
-use super::shell::{Birth, Childless, Shell};
+use super::shell::{Birth, Childless, Family, Shell};
 use super::world::{ActionsIo, Unregister, World};
 use crate::clock::{Clock, Timestamp, after};
 use crate::kube_io::{EventPublisher, KubeIo, Limiter};
@@ -297,6 +297,88 @@ async fn a_panic_is_counted_and_the_state_made_anew_from_the_last_objects_seen()
         assert_eq!(heard[1], "Command(\"work\")");
         assert!(heard[2].starts_with("tick"));
         assert_eq!(stage.gauge("impresario_actor_restarts_total"), 1.0);
+    })
+    .await;
+}
+
+/// What a child of [`Parent`] says: its name, and whether it is gone.
+#[derive(Clone, Debug, PartialEq)]
+struct Word(&'static str, bool);
+
+impl Coalesce for Word {
+    fn subject(&self) -> String {
+        self.0.to_owned()
+    }
+    fn absorb(&mut self, _older: &Self) {}
+}
+
+/// Writes down what its children say.
+struct Parent(Rc<RefCell<Vec<Word>>>);
+
+impl Machine for Parent {
+    const NAME: &'static str = "parent";
+    type Tag = u32;
+    type Command = &'static str;
+    type Report = &'static str;
+    type ChildReport = Word;
+    type Directive = NoDirective;
+
+    fn step(&mut self, _: Timestamp, input: InputOf<Self>) -> Vec<EffectOf<Self>> {
+        assert!(!matches!(input, Input::Command("panic")), "as asked");
+        if let Input::Report(word) = input {
+            self.0.borrow_mut().push(word);
+        }
+        Vec::new()
+    }
+}
+
+/// Keeps the last word of each child that is not gone.
+#[derive(Default)]
+struct Nursery(BTreeMap<String, Word>);
+
+impl Family<Parent> for Nursery {
+    fn direct(&mut self, directive: NoDirective, _: &Inbox<Parent>) {
+        match directive {}
+    }
+    fn heard(&mut self, report: &Word) {
+        if report.1 {
+            self.0.remove(report.0);
+        } else {
+            self.0.insert(report.0.to_owned(), report.clone());
+        }
+    }
+    fn told(&mut self, _: &&'static str) {}
+    fn last_reports(&self) -> Vec<Word> {
+        self.0.values().cloned().collect()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_child_that_goes_while_its_parent_is_down_does_not_come_back_with_it() {
+    staged(|stage| async move {
+        let heard = Rc::new(RefCell::new(Vec::new()));
+        let inbox = Inbox::new(&stage.world.metrics.actors);
+        let there = heard.clone();
+        let make = move || Parent(there.clone());
+        let birth = Birth {
+            key: key(),
+            own: &[],
+            machine: make(),
+            factory: Box::new(make),
+            report: Box::new(|_| {}),
+            family: Box::new(Nursery::default()),
+        };
+        Shell::start(stage.world.clone(), inbox.clone(), birth);
+        inbox.send(Input::Report(Word("a", false)));
+        inbox.send(Input::Report(Word("b", false)));
+        stage.pass(MOMENT).await;
+        inbox.send(Input::Command("panic"));
+        stage.pass(MOMENT).await;
+        inbox.send(Input::Report(Word("a", true)));
+        inbox.send(Input::Command("work"));
+        heard.borrow_mut().clear();
+        stage.pass(Duration::from_secs(10)).await;
+        assert_eq!(*heard.borrow(), [Word("b", false)]);
     })
     .await;
 }

@@ -120,16 +120,11 @@ impl Check {
         if !spec.runner_scale_set_name.is_empty() {
             self.runs_on("spec.runnerScaleSetName", &spec.runner_scale_set_name);
         }
-        let mut seen = BTreeSet::new();
+        // a label that is there twice is registered once
         for (index, label) in spec.runner_scale_set_labels.iter().enumerate() {
             let path = format!("spec.runnerScaleSetLabels[{index}]");
             if label.is_empty() {
                 self.problem(path, "is empty; give the label a name or remove it");
-            } else if !seen.insert(label.to_lowercase()) {
-                let message = format!(
-                    "\"{label}\" is there twice (GitHub ignores case); remove one of the two"
-                );
-                self.problem(path, message);
             } else {
                 self.runs_on(&path, label);
             }

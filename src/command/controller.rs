@@ -326,13 +326,11 @@ fn controller_options(
     ready: Arc<AtomicBool>,
 ) -> anyhow::Result<ControllerOptions> {
     let clock = Clock::system();
-    let limiter = || {
-        Limiter::new(
-            args.k8s_client_rate_limiter_qps,
-            args.k8s_client_rate_limiter_burst,
-        )
-    };
-    let sources = KubeIo::new(client.clone(), limiter(), metrics.clone());
+    let limiter = Arc::new(Limiter::new(
+        args.k8s_client_rate_limiter_qps,
+        args.k8s_client_rate_limiter_burst,
+    ));
+    let sources = KubeIo::new(client.clone(), limiter.clone(), metrics.clone());
     let actions = Arc::new(Clients::new(
         Arc::new(KubeSources(sources)),
         Arc::new(ReqwestTransports),
@@ -356,7 +354,7 @@ fn controller_options(
     };
     Ok(ControllerOptions {
         client,
-        limiter: limiter(),
+        limiter,
         unregistrar: Arc::new(UnregistrarTask::start(actions.clone(), clock.clone())),
         actions,
         clock,

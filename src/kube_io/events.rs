@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
@@ -15,6 +16,9 @@ use crate::messages::{EventNote, EventSeverity};
 
 /// How many different Events are remembered, so that a repeated one raises a count.
 const REMEMBERED: usize = 1024;
+
+/// How long an Event may go without an answer.
+const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Publishes Events through one client.
 pub struct EventPublisher {
@@ -48,17 +52,22 @@ impl EventPublisher {
         let (first, count) = self.count(&name, now);
         let api = Api::<Event>::namespaced(self.client.clone(), &note.about.namespace);
         let event = event(note, &name, first, now, count);
-        let result = match api.create(&PostParams::default(), &event).await {
-            Err(kube::Error::Api(status)) if status.code == 409 => {
-                let again = json!({ "count": count.max(2), "lastTimestamp": Time(now) });
-                api.patch(&name, &PatchParams::default(), &Patch::Merge(again))
-                    .await
+        let write = async {
+            match api.create(&PostParams::default(), &event).await {
+                Err(kube::Error::Api(status)) if status.code == 409 => {
+                    let again = json!({ "count": count.max(2), "lastTimestamp": Time(now) });
+                    api.patch(&name, &PatchParams::default(), &Patch::Merge(again))
+                        .await
+                }
+                other => other,
             }
-            other => other,
         };
-        if let Err(error) = result {
-            tracing::debug!(about = %note.about, reason = note.reason, %error, "event not written");
-        }
+        let problem = match tokio::time::timeout(DEADLINE, write).await {
+            Ok(Ok(_)) => return,
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "no answer".to_owned(),
+        };
+        tracing::debug!(about = %note.about, reason = note.reason, problem, "event not written");
     }
 
     fn count(&self, name: &str, now: Timestamp) -> (Timestamp, i32) {

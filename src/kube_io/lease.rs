@@ -213,12 +213,8 @@ impl Candidate {
                 self.api.replace(&self.name, &params, &lease).await
             }
         };
-        match result {
-            Ok(_) => Ok(true),
-            // another candidate was faster, or our own write was answered late: look again
-            Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),
-            Err(error) => Err(error),
-        }
+        // a conflict says that it has changed since it was read: who holds it, the next look tells
+        result.map(|_| true)
     }
 
     fn holder(&self) -> String {

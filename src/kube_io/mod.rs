@@ -48,10 +48,10 @@ pub struct KubeIo {
 impl KubeIo {
     /// Runs requests through `client`, at most as fast as `limiter` allows.
     #[must_use]
-    pub fn new(client: Client, limiter: Limiter, metrics: Arc<Metrics>) -> Self {
+    pub fn new(client: Client, limiter: impl Into<Arc<Limiter>>, metrics: Arc<Metrics>) -> Self {
         Self {
             client,
-            limiter: Arc::new(limiter),
+            limiter: limiter.into(),
             metrics,
         }
     }

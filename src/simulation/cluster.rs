@@ -180,7 +180,7 @@ impl RunningController {
             let unregistrar = UnregistrarTask::start(actions.clone(), world.clock.clone());
             let ended = run_controller(ControllerOptions {
                 client: world.client,
-                limiter: Limiter::unlimited(),
+                limiter: Arc::new(Limiter::unlimited()),
                 unregistrar: Arc::new(unregistrar),
                 actions,
                 clock: world.clock,

@@ -133,12 +133,6 @@ fn each_problem_names_its_field_and_what_to_do() {
         ),
         (
             "/spec/runnerScaleSetLabels",
-            json!(["gpu", "GPU"]),
-            "spec.runnerScaleSetLabels[1]",
-            "twice",
-        ),
-        (
-            "/spec/runnerScaleSetLabels",
             json!([""]),
             "spec.runnerScaleSetLabels[0]",
             "is empty",

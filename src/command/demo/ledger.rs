@@ -73,6 +73,10 @@ impl Counts {
         let phase = runner.status.as_ref().and_then(|status| status.phase);
         self.seen.insert(uid.clone());
         match phase {
+            // one in deletion takes no job any more
+            _ if runner.metadata.deletion_timestamp.is_some() => {
+                self.alive.remove(&uid);
+            }
             Some(
                 EphemeralRunnerPhase::Succeeded
                 | EphemeralRunnerPhase::Failed

@@ -1,7 +1,7 @@
 //! The manifests of a demonstration: read, looked over as a whole, and applied. Whatever is
 //! wrong is told with the file, line and object it is in.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
@@ -136,6 +136,15 @@ impl Manifests {
                 label: crate::resources::scale_set_name(set),
                 max: set.spec.max_runners,
             })
+            .collect()
+    }
+
+    /// The runner groups that the scale sets name. In GitHub a person has made them.
+    pub fn runner_groups(&self) -> BTreeSet<&str> {
+        self.scale_sets
+            .iter()
+            .map(|(_, set)| set.spec.runner_group.as_str())
+            .filter(|group| !group.is_empty() && !group.eq_ignore_ascii_case("default"))
             .collect()
     }
 

@@ -141,6 +141,9 @@ async fn play(args: &Args, manifests: &Manifests, live_view: bool) -> anyhow::Re
     };
     let cluster = Rc::new(Cluster::start(options).await?);
     tokio::task::spawn_local(cluster.api.serve(listener));
+    for group in manifests.runner_groups() {
+        cluster.actions.add_runner_group(group);
+    }
     manifests.apply(&cluster).await?;
     let controller = cluster.start_controller();
     let ledger = Ledger::start(&cluster);
@@ -204,7 +207,7 @@ impl Stage<'_> {
                 return Ok(Outcome::Interrupted);
             }
             if self.args.exit_when_done {
-                if snapshot.all_jobs_done() {
+                if snapshot.all_jobs_ended() {
                     if snapshot.at_rest() {
                         return Ok(Outcome::Done);
                     }

@@ -243,3 +243,51 @@ fn requests(stage: &Stage<'_>) -> Vec<(String, u64)> {
     requests.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     requests
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(jobs: Jobs, peak: usize) -> Report {
+        Report {
+            outcome: Outcome::Done,
+            took: 1.0,
+            jobs,
+            waits: Waits::default(),
+            several_jobs: 0,
+            runners: 3,
+            peak,
+            max: Some(4),
+            holdings: Holdings::default(),
+            requests: Vec::new(),
+            problems: Vec::new(),
+        }
+    }
+
+    const ALL_DONE: Jobs = Jobs {
+        wanted: 3,
+        queued: 0,
+        running: 0,
+        done: 3,
+        failed: 0,
+    };
+
+    #[test]
+    fn a_job_that_failed_is_not_done() {
+        assert_eq!(report(ALL_DONE, 4).verdict(), Ok(()));
+        let jobs = Jobs {
+            done: 2,
+            failed: 1,
+            ..ALL_DONE
+        };
+        let problem = report(jobs, 4).verdict().unwrap_err();
+        assert!(problem.contains("2 of 3 jobs done"), "{problem}");
+    }
+
+    #[test]
+    fn more_runners_than_the_maximum_are_told() {
+        let problem = report(ALL_DONE, 5).verdict().unwrap_err();
+        assert!(problem.contains("5 runners at one time"), "{problem}");
+        assert!(report(ALL_DONE, 5).to_string().contains("5 > MAXRUNNERS 4"));
+    }
+}

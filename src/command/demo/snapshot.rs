@@ -42,8 +42,10 @@ pub struct Jobs {
     pub queued: usize,
     /// Running.
     pub running: usize,
-    /// Done.
+    /// Done, and successfully.
     pub done: usize,
+    /// Ended in any other way.
+    pub failed: usize,
 }
 
 /// Runners by state.
@@ -69,7 +71,11 @@ impl fmt::Display for Jobs {
             f,
             "{} queued, {} running, {} of {} done",
             self.queued, self.running, self.done, self.wanted
-        )
+        )?;
+        match self.failed {
+            0 => Ok(()),
+            failed => write!(f, ", {failed} failed"),
+        }
     }
 }
 
@@ -186,9 +192,9 @@ impl Snapshot {
         }
     }
 
-    /// Whether all jobs are done.
-    pub const fn all_jobs_done(&self) -> bool {
-        self.jobs.done == self.jobs.wanted
+    /// Whether all jobs have ended.
+    pub const fn all_jobs_ended(&self) -> bool {
+        self.jobs.done + self.jobs.failed == self.jobs.wanted
     }
 
     /// Whether nothing goes on any more.
@@ -214,7 +220,8 @@ fn jobs(stage: &Stage<'_>) -> Jobs {
     };
     for job in stage.cluster.actions.jobs() {
         match job.state {
-            JobState::Completed => jobs.done += 1,
+            JobState::Completed if job.result == "succeeded" => jobs.done += 1,
+            JobState::Completed => jobs.failed += 1,
             JobState::Running => jobs.running += 1,
             _ => jobs.queued += 1,
         }
@@ -245,11 +252,11 @@ fn line(pods: &[Pod], set: &AutoscalingRunnerSet) -> ScaleSetLine {
     let namespace = set.metadata.namespace.as_deref().unwrap_or_default();
     let name = set.metadata.name.as_deref().unwrap_or_default();
     let status = set.status.clone().unwrap_or_default();
-    // the first condition that does not hold says most
+    // the first condition that does not hold says most; an untested chart is no problem
     let problem = status
         .conditions
         .iter()
-        .find(|condition| condition.status == "False")
+        .find(|condition| condition.status == "False" && condition.type_ != "VersionTested")
         .map(|condition| format!("{}: {}", condition.reason, condition.message));
     ScaleSetLine {
         name: format!("{namespace}/{name}"),

@@ -40,7 +40,7 @@ pub fn draw(frame: &mut Frame<'_>, kubectl: &str, snapshot: &Snapshot) {
 }
 
 fn draw_header(frame: &mut Frame<'_>, area: Rect, kubectl: &str, snapshot: &Snapshot) {
-    let what = if snapshot.all_jobs_done() {
+    let what = if snapshot.all_jobs_ended() {
         "all jobs are done"
     } else {
         ""
@@ -214,6 +214,7 @@ mod tests {
                 queued: 20,
                 running: 9,
                 done: 21,
+                failed: 0,
             },
             runners: Runners {
                 busy: 9,
