@@ -8,6 +8,7 @@ mod restart;
 mod runners;
 mod scaling;
 #[path = "../support/stage/mod.rs"]
+#[allow(dead_code, reason = "shared with other tests, which use other parts")]
 mod stage;
 #[path = "../support/mod.rs"]
 #[allow(dead_code, reason = "shared with other tests, which use other parts")]
