@@ -8,7 +8,11 @@ mod real;
 mod scenarios;
 mod set_back;
 #[path = "../support/stage/mod.rs"]
-#[allow(dead_code, reason = "shared with other tests, which use other parts")]
+#[allow(
+    dead_code,
+    unused_imports,
+    reason = "shared with other tests, which use other parts"
+)]
 mod stage;
 #[path = "../support/mod.rs"]
 #[allow(dead_code, reason = "shared with other tests, which use other parts")]

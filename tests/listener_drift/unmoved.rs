@@ -210,8 +210,9 @@ fn a_foreign_label_and_annotation_on_any_owned_object() {
         let config = format!("{name}-config");
         let proxy = format!("{name}-proxy");
         let control = CONTROLLER_NAMESPACE;
+        // its labels are handed down, which is no reason for another pod
         watched
-            .shrugs_off("AL", async |s| {
+            .replaces("AL", 0, async |s| {
                 mark::<AutoscalingListener>(s, control, &name).await
             })
             .await;
