@@ -554,15 +554,40 @@ async fn a_reader_that_goes_away_or_a_signal_ends_a_demonstration_in_order() {
     let status = timeout(PATIENCE, child.wait()).await.unwrap().unwrap();
     assert_eq!(status.code(), Some(0));
 
-    let mut child = demo(&[])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    drop(child.stdout.take());
-    let output = timeout(PATIENCE, child.wait_with_output())
-        .await
-        .unwrap()
-        .unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+    let mut stays = program(PROGRAM);
+    stays.args(["demo", "--jobs", "2", "--job-duration", "50ms"]);
+    for command in [&mut demo(&[]), &mut stays] {
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let ended = timeout(PATIENCE, child.wait_with_output()).await;
+        let output = ended.expect("the program ends").unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", err(&output));
+        assert!(!err(&output).contains("panicked"), "{}", err(&output));
+    }
+}
+
+#[tokio::test]
+async fn on_a_terminal_there_is_a_live_view_and_the_terminal_is_given_back() {
+    let line = format!(
+        "stty cols 80 rows 24; {PROGRAM} demo --exit-when-done --jobs 2 --job-duration 50ms"
+    );
+    let mut command = program("/usr/bin/script");
+    command.args(["-qec", &line, "/dev/null"]);
+    command.env("PATH", "/usr/bin:/bin").env("TERM", "xterm");
+    let Ok(output) = timeout(PATIENCE, command.output()).await.unwrap() else {
+        println!("skipped: there is no program script to make a terminal with");
+        return;
+    };
+    let text = out(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    let (view, after) = text.split_once("\u{1b}[?1049l").expect("the view is left");
+    assert!(view.contains("\u{1b}[?1049h"), "{view:?}");
+    for part in ["impresario demo", "leaves", "runners", "actors", "kubectl"] {
+        assert!(view.contains(part), "no {part} in {view:?}");
+    }
+    assert_parts(after, &["Summary after", "2 of 2 jobs done"]);
 }

@@ -231,10 +231,21 @@ impl Shared {
             Some(selector) => self.root_ca(&tenant.namespace, selector).await?,
             None => None,
         };
-        self.shared_client(Identity {
+        let client = self.shared_client(Identity {
             url,
             credentials,
             transport: TransportOptions { root_ca, proxies },
+        });
+        client.map_err(|mut error| {
+            // the certificate is the one option that was not judged when it was read
+            if let (ActionsErrorKind::Config, Some(selector)) = (error.kind, certificate) {
+                let (namespace, name, key) = (&tenant.namespace, &selector.name, &selector.key);
+                error.message = format!(
+                    "key {key} of ConfigMap {namespace}/{name}, named by githubServerTLS: {}",
+                    error.message
+                );
+            }
+            error
         })
     }
 

@@ -1,6 +1,6 @@
 //! Whether two Kubernetes objects mean the same, and where they differ.
 //!
-//! [`deep_equal`] asks whether two objects are the same but for spelling. [`drift`] asks
+//! [`deep_equal`] asks whether two objects are the same but for spelling. [`drift()`] asks
 //! whether a live object still carries everything a desired one sets, whatever the server and
 //! admission added. Neither allocates, nor can it panic, as long as it finds no difference.
 //!

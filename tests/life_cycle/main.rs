@@ -4,7 +4,6 @@
 mod by_hand;
 mod deletion;
 mod determinism;
-mod restart;
 mod runners;
 mod scaling;
 #[path = "../support/stage/mod.rs"]
@@ -13,4 +12,5 @@ mod stage;
 #[path = "../support/mod.rs"]
 #[allow(dead_code, reason = "shared with other tests, which use other parts")]
 mod support;
+mod trouble;
 mod whole_program;

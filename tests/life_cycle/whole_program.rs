@@ -296,3 +296,71 @@ fn a_pool_whose_credentials_come_late_starts_by_itself() {
         stage.assert_sound();
     });
 }
+
+#[test]
+fn jobs_that_waited_before_there_was_a_pool_are_done() {
+    play(async || {
+        let stage = Stage::whole(9).await;
+        stage.queue_jobs(3, SET, JOB);
+        stage.apply(&crate::stage::manifests::fixture(0, 5)).await;
+        stage
+            .until("all are done", async || stage.jobs_done() == 3)
+            .await;
+        stage
+            .until("nobody is left", async || stage.runners().await.is_empty())
+            .await;
+        stage.assert_sound();
+    });
+}
+
+#[test]
+fn a_lower_maximum_lets_running_jobs_end_and_takes_no_more_than_it_says() {
+    play(async || {
+        let stage = Stage::whole(10).await;
+        stage.settled_fixture(0, 6).await;
+        stage.queue_jobs(4, SET, Duration::from_secs(400));
+        stage.queue_jobs(4, SET, Duration::from_secs(900));
+        stage
+            .until("six jobs run", async || running(&stage) == 6)
+            .await;
+        stage.settle().await;
+        let before = stage.listener_pods().await.remove(0).uid();
+        let created = stage.warden.count("create", "ephemeralrunners");
+        stage.edit(json!({"maxRunners": 2})).await;
+        stage
+            .until("another pod listens", async || {
+                let pods = stage.listener_pods().await;
+                pods.len() == 1 && pods[0].uid() != before
+            })
+            .await;
+        stage.pass(Duration::from_secs(120)).await;
+        assert_eq!(running(&stage), 6, "no job is cut short");
+        stage
+            .within(Duration::from_secs(600), "four are done", async || {
+                stage.jobs_done() == 4
+            })
+            .await;
+        stage.settle().await;
+        assert_eq!(stage.live().await.len(), 2, "{}", stage.picture().await);
+        assert_eq!(stage.warden.count("create", "ephemeralrunners"), created);
+        // the two that wait get runners when there is room
+        stage
+            .within(Duration::from_secs(3600), "all are done", async || {
+                stage.jobs_done() == 8
+            })
+            .await;
+        assert_eq!(
+            stage.warden.count("create", "ephemeralrunners"),
+            created + 2
+        );
+        stage.assert_sound();
+    });
+}
+
+fn running(stage: &Stage) -> usize {
+    use impresario::simulation::actions_service::JobState;
+    let jobs = stage.actions.jobs();
+    jobs.iter()
+        .filter(|job| job.state == JobState::Running)
+        .count()
+}

@@ -103,6 +103,13 @@ struct Recorded {
 impl Transports for Recorded {
     fn transport(&self, options: &TransportOptions) -> Result<Arc<dyn Transport>, TransportError> {
         self.options.lock().unwrap().push(options.clone());
+        if options.root_ca.as_deref() == Some(b"no pem") {
+            let problem = "the root certificate is not usable";
+            return Err(TransportError::new(
+                crate::actions::TransportErrorKind::Options,
+                problem,
+            ));
+        }
         self.inner.transport(options)
     }
 }
@@ -303,7 +310,14 @@ async fn settings_that_cannot_work_are_told_as_such() {
     vault.vault = Some(VaultConfig::default());
     let mut bad_proxy = tenant();
     bad_proxy.proxy = Some(proxy("socks5://p:1", ""));
+    world.cluster.put_config_map("ca", "ca.crt", "no pem");
+    let mut bad_certificate = tenant();
+    bad_certificate.tls = root_ca("ca", "ca.crt");
     for (tenant, part) in [
+        (
+            bad_certificate,
+            "key ca.crt of ConfigMap team-a/ca, named by githubServerTLS: the root certificate",
+        ),
         (bad_url, "githubConfigUrl"),
         (vault, "vaultConfig is set, but this build cannot"),
         (bad_proxy, "proxy.https"),

@@ -158,7 +158,8 @@ async fn play(args: &Args, manifests: &Manifests, live_view: bool) -> anyhow::Re
     let mut screen: Box<dyn Screen> = if live_view {
         Box::new(Terminal::enter(kubectl).context("the terminal")?)
     } else {
-        Box::new(Plain::greet(&kubectl))
+        // its exit code counts, read or not
+        Box::new(Plain::greet(&kubectl, !args.exit_when_done))
     };
     let outcome = stage.watch(screen.as_mut()).await?;
     queue.abort();

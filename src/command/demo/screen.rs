@@ -22,20 +22,31 @@ pub trait Screen {
 /// Plain lines: one when a number has changed, and one for each Event.
 #[derive(Default)]
 pub struct Plain {
+    /// Whether it is over when nobody reads the lines any more.
+    ends_with_reader: bool,
+    unread: bool,
     last: Option<(Jobs, Runners)>,
     told: BTreeSet<String>,
 }
 
 impl Plain {
     /// Says how kubectl reaches the cluster.
-    pub fn greet(kubectl: &str) -> Self {
-        say(&format!("the cluster is up; look at it with\n  {kubectl}"));
-        Self::default()
+    pub fn greet(kubectl: &str, ends_with_reader: bool) -> Self {
+        let mut plain = Self {
+            ends_with_reader,
+            ..Self::default()
+        };
+        plain.say(&format!("the cluster is up; look at it with\n  {kubectl}"));
+        plain
+    }
+
+    fn say(&mut self, line: &str) {
+        self.unread |= writeln!(io::stdout(), "{line}").is_err();
     }
 
     fn once(&mut self, seconds: f64, line: String) {
         if !self.told.contains(&line) {
-            say(&format!("{seconds:6.1}s  {line}"));
+            self.say(&format!("{seconds:6.1}s  {line}"));
             self.told.insert(line);
         }
     }
@@ -56,7 +67,7 @@ impl Screen for Plain {
         let now = (snapshot.jobs, snapshot.runners);
         if self.last != Some(now) {
             self.last = Some(now);
-            say(&format!(
+            self.say(&format!(
                 "{:6.1}s  jobs: {}; runners: {}",
                 snapshot.seconds, snapshot.jobs, snapshot.runners
             ));
@@ -64,13 +75,8 @@ impl Screen for Plain {
     }
 
     fn wants_to_leave(&self) -> bool {
-        false
+        self.ends_with_reader && self.unread
     }
-}
-
-/// Prints a line. That nobody reads it any more is no reason to end.
-fn say(line: &str) {
-    let _written = writeln!(io::stdout(), "{line}");
 }
 
 /// The live view.

@@ -34,12 +34,12 @@ use serde_json::Value;
 use tokio::task::LocalSet;
 use tokio::time::{Instant, sleep};
 
-pub use warden::{Death, Warden};
+pub use warden::{Trouble, Warden, Who};
 
 /// How long to wait for what ought to happen.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// How often to look whether it has.
-const LOOK: Duration = Duration::from_millis(100);
+/// How soon to look whether it has, at first and in the end.
+const LOOK: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(800));
 /// Silence for so long is rest.
 const SILENCE: Duration = Duration::from_secs(5);
 /// How many lines of each log a failure shows.
@@ -96,8 +96,10 @@ impl Stage {
     }
 
     /// The same without a log, which takes more time than all else: for tests of many runs.
+    /// With `STAGE_LOG` set there is one, to see why a run fails.
     pub async fn whole_without_log(seed: u64) -> Self {
-        let stage = Self::embedded(seed, true, false).await;
+        let keep_log = std::env::var_os("STAGE_LOG").is_some();
+        let stage = Self::embedded(seed, true, keep_log).await;
         stage.start_controller();
         stage
     }
@@ -240,6 +242,7 @@ impl Stage {
         let at = std::panic::Location::caller();
         async move {
             let deadline = Instant::now() + patience;
+            let mut pause = LOOK.0;
             while !holds().await {
                 if Instant::now() >= deadline {
                     panic!(
@@ -247,7 +250,8 @@ impl Stage {
                         self.picture().await
                     );
                 }
-                sleep(LOOK).await;
+                sleep(pause).await;
+                pause = (pause * 2).min(LOOK.1);
             }
         }
     }
@@ -490,6 +494,10 @@ impl Stage {
             let _ = writeln!(text, "event {reason}: {}", message.unwrap_or_default());
         }
         let _ = writeln!(text, "violations {:#?}", self.warden.violations());
+        let writes = self.warden.writes();
+        for write in writes.iter().skip(writes.len().saturating_sub(SHOWN)) {
+            let _ = writeln!(text, "{write:?}");
+        }
         if let Some(cluster) = &self.cluster {
             let requests = cluster.api.take_log();
             let steps = cluster.take_log();

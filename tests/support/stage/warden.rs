@@ -1,6 +1,6 @@
 //! Stands between the controller and the embedded servers: writes down what it is asked to
-//! write and to call, checks the invariants of `quality.md` at each of its writes, and kills
-//! it before or after a chosen one.
+//! write and to call, checks the invariants of `quality.md` at each of its writes, and makes
+//! trouble at a chosen one: kills the controller, or takes the answer away.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,6 +11,7 @@ use impresario::api::{EphemeralRunner, EphemeralRunnerPhase, EphemeralRunnerSet}
 use impresario::simulation::actions_service::{self, CallInfo, Fault, Refusal};
 use impresario::simulation::api_server::ApiServer;
 use impresario::simulation::api_server::faults::{Interceptor, Outcome, RequestFate, RequestInfo};
+use impresario::simulation::api_server::status::ApiError;
 use impresario::simulation::cluster::CONTROLLER_NAMESPACE;
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::ResourceExt;
@@ -38,13 +39,47 @@ pub struct Write {
     pub name: String,
 }
 
-/// When the controller dies.
+/// What happens to the controller at its n-th write from now on, counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Death {
-    /// In place of its n-th write from now on, counted from 1.
-    Before(usize),
-    /// After its n-th write has taken effect, before it hears of that.
-    After(usize),
+pub enum Trouble {
+    /// It dies in place of the write.
+    DeathBefore(usize),
+    /// It dies after the write has taken effect, before it hears of that.
+    DeathAfter(usize),
+    /// The write takes effect, and the connection breaks before the answer.
+    AnswerLost(usize),
+    /// The write is refused for no fault of its own.
+    Refused(usize),
+}
+
+impl Trouble {
+    /// Counts a write; says whether it is the one.
+    fn comes(&mut self) -> bool {
+        let (Self::DeathBefore(left)
+        | Self::DeathAfter(left)
+        | Self::AnswerLost(left)
+        | Self::Refused(left)) = self;
+        *left = left.saturating_sub(1);
+        *left == 0
+    }
+
+    /// What becomes of the write.
+    fn fate(self) -> RequestFate {
+        let (outcome, delay_after) = match self {
+            Self::DeathBefore(_) => (Outcome::Lost, NEVER),
+            Self::DeathAfter(_) => (Outcome::Answered, NEVER),
+            Self::AnswerLost(_) => (Outcome::AnswerLost, Duration::ZERO),
+            Self::Refused(_) => {
+                let error = ApiError::new(500, "InternalError", "etcdserver: request timed out");
+                (Outcome::Refused(error), Duration::ZERO)
+            }
+        };
+        RequestFate {
+            outcome,
+            delay_after,
+            ..RequestFate::default()
+        }
+    }
 }
 
 /// Sees every request to the API server and every call of the Actions service.
@@ -60,7 +95,7 @@ struct Books {
     writes: Vec<Write>,
     calls: Vec<(String, String)>,
     violations: Vec<String>,
-    death: Option<Death>,
+    planned: Option<Trouble>,
     dead: bool,
     with_job: BTreeSet<i64>,
 }
@@ -131,26 +166,26 @@ impl Warden {
         self.books().with_job.remove(&runner_id);
     }
 
-    /// Plans the controller's death.
-    pub fn plan(&self, death: Option<Death>) {
-        self.books().death = death;
+    /// Plans trouble for the controller.
+    pub fn plan(&self, trouble: Trouble) {
+        self.books().planned = Some(trouble);
     }
 
-    /// Waits until it has come: nothing that the controller asks for happens any more.
+    /// Waits for the controller's death: nothing that it asks for happens any more.
     pub async fn death(&self) {
         self.died.notified().await;
     }
 
-    /// A new controller is heard.
+    /// A new controller is heard, and nothing is planned for it.
     pub fn revive(&self) {
         let mut books = self.books();
         books.dead = false;
-        books.death = None;
+        books.planned = None;
     }
 
-    /// Whether the planned death has not come.
-    pub fn death_is_due(&self) -> bool {
-        self.books().death.is_some()
+    /// Whether the planned trouble has not come yet.
+    pub fn expects_trouble(&self) -> bool {
+        self.books().planned.is_some()
     }
 }
 
@@ -166,14 +201,9 @@ fn who(user_agent: &str) -> Who {
 impl Interceptor for Warden {
     fn request(&self, request: &RequestInfo) -> RequestFate {
         let who = who(&request.user_agent);
-        let lost = || RequestFate {
-            outcome: Outcome::Lost,
-            delay_after: NEVER,
-            ..RequestFate::default()
-        };
         let mut books = self.books();
         if who == Who::Controller && books.dead {
-            return lost();
+            return Trouble::DeathBefore(0).fate();
         }
         let verb = request.verb.map_or("", |verb| verb.as_str());
         if !matches!(
@@ -182,14 +212,11 @@ impl Interceptor for Warden {
         ) {
             return RequestFate::default();
         }
-        let (plural, _) = request
-            .resource
-            .split_once('.')
-            .unwrap_or((&request.resource, ""));
-        let mut resource = plural.to_owned();
-        if !request.subresource.is_empty() {
-            resource = format!("{resource}/{}", request.subresource);
-        }
+        let plural = request.resource.split('.').next().unwrap_or_default();
+        let resource = match request.subresource.as_str() {
+            "" => plural.to_owned(),
+            subresource => format!("{plural}/{subresource}"),
+        };
         let write = Write {
             who,
             verb,
@@ -197,40 +224,24 @@ impl Interceptor for Warden {
             namespace: request.namespace.clone(),
             name: request.name.clone(),
         };
-        if who == Who::Controller && write.resource != "events" {
-            let (dies, takes_effect) = match &mut books.death {
-                Some(Death::Before(left)) => (count_down(left), false),
-                Some(Death::After(left)) => (count_down(left), true),
-                None => (false, true),
-            };
-            if dies {
-                books.death = None;
-                books.dead = true;
-                self.died.notify_one();
-            }
-            if !takes_effect {
-                if dies {
-                    return lost();
-                }
-            }
-            if let Some(api) = books.api.clone() {
-                let found = violation(&api, &write);
-                books.violations.extend(found);
-            }
+        // Events tell people; nothing is decided by them
+        if who != Who::Controller || write.resource == "events" {
             books.writes.push(write);
-            return RequestFate {
-                delay_after: if dies { NEVER } else { Duration::ZERO },
-                ..RequestFate::default()
-            };
+            return RequestFate::default();
+        }
+        let comes = books.planned.as_mut().is_some_and(Trouble::comes);
+        let trouble = if comes { books.planned.take() } else { None };
+        if let Some(Trouble::DeathBefore(_) | Trouble::DeathAfter(_)) = trouble {
+            books.dead = true;
+            self.died.notify_one();
+        }
+        if let Some(api) = books.api.clone() {
+            let found = violation(&api, &write);
+            books.violations.extend(found);
         }
         books.writes.push(write);
-        RequestFate::default()
+        trouble.map_or_else(RequestFate::default, Trouble::fate)
     }
-}
-
-fn count_down(left: &mut usize) -> bool {
-    *left = left.saturating_sub(1);
-    *left == 0
 }
 
 /// Which invariant a write of the controller breaks.
