@@ -17,6 +17,7 @@ use crate::actors::backoff::RECREATION;
 use crate::actors::tracked::{Presence, Tracked};
 use crate::clock::Timestamp;
 use crate::messages::{KubeAnswer, KubeError, KubeErrorKind, KubeObject, ObjectRef};
+use crate::semantic::Drift;
 
 /// After so long without it, a write that was repeated is a first one again.
 const FORGET_REPEATS_AFTER: SignedDuration = SignedDuration::from_mins(10);
@@ -161,6 +162,12 @@ impl<T: KubeObject> Owned<T> {
         }
     }
 
+    /// When its copy was last an answer of the API server; absent after [`Self::distrust`].
+    #[must_use]
+    pub const fn confirmed(&self) -> Option<Timestamp> {
+        self.confirmed
+    }
+
     /// Has [`Self::is_stale`] say so from now on, until the object is read again.
     pub const fn distrust(&mut self) {
         self.confirmed = None;
@@ -295,6 +302,26 @@ pub fn ownership<K: KubeObject>(meta: &ObjectMeta, owner: &K) -> Ownership {
             Ownership::Predecessors
         }
         Some(_) => Ownership::Foreign,
+    }
+}
+
+/// Why a live object has to be made again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// One of a bounded set of words, for a metric's label.
+    pub reason: &'static str,
+    /// Where, and both values, for a person; without secrets.
+    pub text: String,
+}
+
+impl Difference {
+    /// Of the specs of the two.
+    #[must_use]
+    pub fn of_specs(drift: &Drift) -> Self {
+        Self {
+            reason: drift.reason(),
+            text: format!("spec.{drift}"),
+        }
     }
 }
 

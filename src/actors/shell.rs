@@ -213,6 +213,7 @@ impl<M: Machine> Shell<M> {
                 tracing::info!(about = %note.about, reason = note.reason, "{}", note.message);
                 tokio::task::spawn_local(async move { world.events.publish(&note).await });
             }
+            Effect::Count(tally) => self.world.metrics.count(tally),
             Effect::Report(report) => (self.birth.report)(report),
             Effect::Child(directive) => self.birth.family.direct(directive, &self.inbox),
             Effect::Stop => ctx.stop(),

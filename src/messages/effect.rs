@@ -25,12 +25,25 @@ pub enum Effect<Tag, Report, Directive> {
     WakeAt(Timestamp),
     /// Publishes a Kubernetes Event.
     Event(EventNote),
+    /// Counts something for the metrics, beside what the shell counts of itself.
+    Count(Tally),
     /// Tells the parent.
     Report(Report),
     /// Makes a child, or tells it something.
     Child(Directive),
     /// Ends this actor. It comes last.
     Stop,
+}
+
+/// Something that a decision counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tally {
+    /// A listener's pod that has to be made again.
+    ListenerRecreation {
+        /// Why: the last field of the path where it had drifted, or another word of a bounded
+        /// set.
+        reason: &'static str,
+    },
 }
 
 /// What a Kubernetes Event says.

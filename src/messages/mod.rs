@@ -15,7 +15,7 @@ pub use actions::{
     ActionsAnswer, ActionsCall, ActionsError, ActionsErrorKind, ActionsRequest, JitConfig, Runner,
     RunnerGroup, RunnerScaleSet, Tenant,
 };
-pub use effect::{Effect, EventNote, EventSeverity, NoDirective};
+pub use effect::{Effect, EventNote, EventSeverity, NoDirective, Tally};
 pub use input::{Input, NoReport};
 pub use kube::{KubeAnswer, KubeError, KubeErrorKind, KubeRequest};
 pub use object::{Kind, KubeObject, Object, ObjectRef};

@@ -13,6 +13,8 @@ use prometheus::{GaugeVec, HistogramVec, IntCounterVec, IntGaugeVec, Registry};
 
 use declare::Declarations;
 
+use crate::messages::Tally;
+
 /// Bounds for what takes micro- to milliseconds, in seconds.
 const SHORT: &[f64] = &[
     0.000_01, 0.000_05, 0.000_1, 0.000_5, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0,
@@ -34,6 +36,8 @@ pub struct Metrics {
     pub actions: RequestMetrics,
     /// Pools, under ARC's names.
     pub pools: PoolMetrics,
+    /// Listener pods that had to be made again, by reason.
+    pub listener_recreations: IntCounterVec,
     /// Watch streams opened, by kind and why.
     pub watch_restarts: IntCounterVec,
     /// Whether this process leads, 0 or 1.
@@ -210,6 +214,12 @@ impl Metrics {
                 &pool,
             )?,
         };
+        let listener_recreations = d.counter(
+            "impresario_listener_recreations_total",
+            "Listener pods that had to be made again, by reason: the field that had drifted, \
+             `config`, or how the pod ended.",
+            &["reason"],
+        )?;
         let watch_restarts = d.counter(
             "impresario_watch_restarts_total",
             "Watches that were started anew with a list, by kind and reason.",
@@ -228,9 +238,19 @@ impl Metrics {
             kubernetes,
             actions,
             pools,
+            listener_recreations,
             watch_restarts,
             leader,
         })
+    }
+
+    /// Counts what an actor decided.
+    pub fn count(&self, tally: Tally) {
+        match tally {
+            Tally::ListenerRecreation { reason } => {
+                self.listener_recreations.with_label_values(&[reason]).inc();
+            }
+        }
     }
 
     /// The registry, for the HTTP endpoint.

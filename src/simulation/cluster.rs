@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use tokio::task::{JoinHandle, LocalSet};
 
 use super::actions_service::{self, ActionsService};
+use super::api_server::admission::Admission;
 use super::api_server::{ApiServer, ApiServerOptions, faults};
 pub use super::apply::ApplyError;
 use super::kubelet::{Kubelet, KubeletOptions, NODE};
@@ -70,6 +71,8 @@ pub struct ClusterOptions {
     /// Whether the kubelet takes pods through their life. Without it they stay as they were
     /// created, for whoever plays the kubelet.
     pub run_pods: bool,
+    /// What admission does to new objects.
+    pub admission: Vec<Admission>,
     /// What goes wrong with requests and watch events of the API server.
     pub interceptor: Arc<dyn faults::Interceptor>,
     /// What goes wrong with calls of the Actions service.
@@ -92,6 +95,7 @@ impl ClusterOptions {
             },
             keep_log: false,
             run_pods: true,
+            admission: Vec::new(),
             interceptor: Arc::new(faults::NoFaults),
             actions_interceptor: None,
         }
@@ -233,6 +237,7 @@ impl Cluster {
         let log = options.keep_log.then(Log::default);
         let api = ApiServer::new(ApiServerOptions {
             keep_log: options.keep_log,
+            admission: options.admission,
             interceptor: options.interceptor,
             ..ApiServerOptions::new(options.clock.clone(), options.seed)
         });
@@ -289,6 +294,12 @@ impl Cluster {
     /// Starts a controller on the current thread.
     #[must_use]
     pub fn start_controller(&self) -> RunningController {
+        self.start_controller_with(self.settings.clone())
+    }
+
+    /// Starts a controller with other settings than the cluster's.
+    #[must_use]
+    pub fn start_controller_with(&self, settings: Arc<ControllerSettings>) -> RunningController {
         let journal = self.log.clone().map(|log| {
             let clock = self.clock.clone();
             let write = move |line: &str| log.write(format!("{} {line}", clock.now()));
@@ -298,7 +309,7 @@ impl Cluster {
             client: self.controller_client(),
             actions: &self.actions,
             clock: self.clock.clone(),
-            settings: self.settings.clone(),
+            settings,
             journal,
         })
     }

@@ -2,11 +2,6 @@
 //! server and on a real one, which keeps the embedded one honest.
 
 use k8s_openapi::api::core::v1::{Pod, Secret};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::PostParams;
-use kube::runtime::wait::{await_condition, conditions};
-use kube::{Api, ResourceExt};
-use serde_json::json;
 
 use crate::stage::manifests::{RUN, binding, namespace, rights};
 use crate::stage::{Stage, play, play_live};
@@ -27,7 +22,7 @@ fn the_same_life_cycle_on_a_real_api_server() {
         let Some(env) = envtest::start().await else {
             return;
         };
-        install(&env).await;
+        env.install(impresario::api::crds()).await;
         let controller =
             env.impersonating()("system:serviceaccount:arc-systems:impresario-controller");
         let stage = Stage::real(env.client.clone(), controller);
@@ -37,24 +32,6 @@ fn the_same_life_cycle_on_a_real_api_server() {
         life_cycle(&stage).await;
         stage.assert_sound();
     });
-}
-
-/// Installs our kinds, as the old server takes them.
-async fn install(env: &envtest::Env) {
-    let definitions: Api<CustomResourceDefinition> = Api::all(env.client.clone());
-    for crd in impresario::api::crds() {
-        let name = crd.name_any();
-        let crd = envtest::crd_for_old_server(json!(crd));
-        let crd: CustomResourceDefinition = serde_json::from_value(crd).unwrap();
-        definitions
-            .create(&PostParams::default(), &crd)
-            .await
-            .unwrap();
-        let established = conditions::is_crd_established();
-        await_condition(definitions.clone(), &name, established)
-            .await
-            .unwrap();
-    }
 }
 
 async fn life_cycle(stage: &Stage) {

@@ -7,6 +7,7 @@ mod determinism;
 mod runners;
 mod scaling;
 #[path = "../support/stage/mod.rs"]
+#[allow(dead_code, reason = "shared with other tests, which use other parts")]
 mod stage;
 #[path = "../support/mod.rs"]
 #[allow(dead_code, reason = "shared with other tests, which use other parts")]

@@ -10,8 +10,12 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::PostParams;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config};
+use kube::runtime::conditions::is_crd_established;
+use kube::runtime::wait::await_condition;
+use kube::{Api, Client, Config, ResourceExt};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::{sleep, timeout};
@@ -97,6 +101,21 @@ fn strip(schema: &mut Value) {
 }
 
 impl Env {
+    /// Installs kinds, as the old server takes them, and waits until it serves them.
+    pub async fn install(&self, kinds: Vec<CustomResourceDefinition>) {
+        let definitions: Api<CustomResourceDefinition> = Api::all(self.client.clone());
+        for kind in kinds {
+            let name = kind.name_any();
+            let kind = serde_json::from_value(crd_for_old_server(json!(kind)));
+            let kind = kind.expect("what is left is a definition");
+            let created = definitions.create(&PostParams::default(), &kind).await;
+            created.unwrap_or_else(|error| panic!("{name}: {error}"));
+            await_condition(definitions.clone(), &name, is_crd_established())
+                .await
+                .unwrap_or_else(|error| panic!("{name}: {error}"));
+        }
+    }
+
     /// Makes clients of users who have no rights but those that roles give.
     pub fn impersonating(&self) -> impl Fn(&str) -> Client + Send + Sync + use<> {
         let config = self.config.clone();

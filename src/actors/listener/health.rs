@@ -43,6 +43,15 @@ pub fn health(pod: &Pod) -> Health {
     }
 }
 
+/// Since when the listener has been running, as far as that is known.
+#[must_use]
+pub fn running_since(pod: &Pod) -> Option<Timestamp> {
+    match health(pod) {
+        Health::Running(since) => since,
+        _ => None,
+    }
+}
+
 /// Whether no container of the pod runs, so that ending it needs no grace.
 #[must_use]
 pub fn nothing_runs(pod: &Pod) -> bool {

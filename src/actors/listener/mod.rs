@@ -5,11 +5,12 @@
 //! Pure decisions. On every input the whole state is looked at: the first thing missing, in
 //! that order, is made, and what differs is set right. Which objects have to exist is decided
 //! in `state` and `teardown`, how one is kept in `objects` and `secrets`, when the pod has to be
-//! made again in `pod`, `health` and `restarts`.
+//! made again in `pod`, `health`, `restarts` and `read_version`.
 
 mod health;
 mod objects;
 mod pod;
+mod read_version;
 mod report;
 mod restarts;
 mod secrets;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Map, Value, json};
 
 use super::step::{Part, Step};
@@ -189,15 +190,7 @@ fn set_right<T: KubeObject>(
             return Kept::Missing;
         }
     }
-    if let Some(metadata) = metadata_patch(live.meta(), desired.meta()) {
-        merge(&mut body, metadata);
-    }
-    let owners = owner_patch(live.meta(), desired.meta());
-    // a list is replaced as a whole, so nobody may add to it in between
-    let lock = owners.as_ref().and(live.meta().resource_version.clone());
-    if let Some(owners) = owners {
-        merge(&mut body, owners);
-    }
+    let lock = complete_metadata(&mut body, live.meta(), desired.meta());
     if body.is_empty() {
         return if slot.is_in_flight() {
             Kept::Changing
@@ -215,6 +208,22 @@ fn set_right<T: KubeObject>(
         }
     });
     Kept::Changing
+}
+
+/// Adds to the patch `body` what brings labels, annotations and a lost owner onto a live object.
+/// Answers with the resourceVersion that the patch is locked to, if it has to be.
+pub fn complete_metadata(
+    body: &mut Map<String, Value>,
+    live: &ObjectMeta,
+    desired: &ObjectMeta,
+) -> Option<String> {
+    if let Some(metadata) = metadata_patch(live, desired) {
+        merge(body, metadata);
+    }
+    let owners = owner_patch(live, desired)?;
+    merge(body, owners);
+    // a list is replaced as a whole, so nobody may add to it in between
+    live.resource_version.clone()
 }
 
 /// Whose the object is: by its owner reference, and where it lives in another namespace than

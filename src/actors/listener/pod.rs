@@ -5,18 +5,19 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Container, Pod};
 use k8s_openapi::jiff::SignedDuration;
+use serde_json::{Map, Value};
 
 use super::health::{Health, health, nothing_runs};
-use super::objects::{delete, may_keep, remove};
+use super::objects::{complete_metadata, delete, may_keep, remove};
 use super::state::ListenerMachine;
 use super::step::{Part, Step};
-use crate::actors::owned::{FREELY, Verb};
+use crate::actors::owned::{Difference, FREELY, Verb};
 use crate::actors::tracked::Presence;
 use crate::api::AutoscalingListener;
 use crate::api::constants::annotations::LISTENER_CONFIG_RESOURCE_VERSION as CONFIG_VERSION;
 use crate::clock::Timestamp;
 use crate::messages::{EventSeverity, Kind, KubeObject, KubeRequest, ObjectRef};
-use crate::resources::{listener_pod, metadata_patch};
+use crate::resources::listener_pod;
 use crate::semantic::drift;
 
 /// A pod that is still there so long after its grace ended hangs.
@@ -145,10 +146,11 @@ impl ListenerMachine {
         };
         let text = format!("{reason}: {message}; the listener's pod is made again {wait}");
         step.event(al, EventSeverity::Warning, "ListenerRestarted", text);
+        step.recreation(label_of_end(reason));
     }
 
     /// Ends a pod that differs from the desired one where a live pod cannot be changed, or brings
-    /// labels and annotations onto it. Without a config to compare with, nothing is done:
+    /// labels, annotations and a lost owner onto it. Without a config to compare with, nothing is done:
     /// what cannot be made again is not ended.
     fn correct_pod(
         &mut self,
@@ -177,21 +179,33 @@ impl ListenerMachine {
             grace,
         };
         let slot = &mut self.parts.pod;
-        if step.send(slot, Part::Pod, Verb::Delete, Some(&difference), delete) {
-            let uid = pod.metadata.uid.as_deref().unwrap_or_default();
-            self.restarts.replaced(uid, "Drift", &difference);
-            let message = format!("the listener's pod is made again: {difference}");
+        let what = Some(&difference.text);
+        let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+        if step.send(slot, Part::Pod, Verb::Delete, what, delete)
+            && self.restarts.replaced(uid, "Drift", &difference.text)
+        {
+            let message = format!("the listener's pod is made again: {}", difference.text);
             step.event(al, EventSeverity::Normal, "ListenerRecreated", message);
+            step.recreation(difference.reason);
         }
     }
 
     fn correct_metadata(&mut self, pod: &Arc<Pod>, desired: &Pod, step: &mut Step) {
-        if let Some(body) = metadata_patch(&pod.metadata, &desired.metadata) {
-            let slot = &mut self.parts.pod;
-            step.send(slot, Part::Pod, Verb::Patch, Some(body.to_string()), || {
-                KubeRequest::patch(pod.reference(), body)
-            });
+        let mut body = Map::new();
+        let lock = complete_metadata(&mut body, &pod.metadata, &desired.metadata);
+        if body.is_empty() {
+            return;
         }
+        let body = Value::Object(body);
+        let slot = &mut self.parts.pod;
+        step.send(slot, Part::Pod, Verb::Patch, Some(body.to_string()), || {
+            KubeRequest::Patch {
+                target: pod.reference(),
+                body,
+                status: false,
+                lock,
+            }
+        });
     }
 
     /// Waits for a pod that is being deleted, says so, and if the settings allow it, ends the
@@ -250,7 +264,7 @@ impl ListenerMachine {
 }
 
 /// Where the pod differs from the desired one such that it must be made again.
-fn difference(desired: &Pod, live: &Pod) -> Option<String> {
+fn difference(desired: &Pod, live: &Pod) -> Option<Difference> {
     let version = |pod: &Pod| {
         let annotations = pod.metadata.annotations.as_ref();
         annotations.and_then(|all| all.get(CONFIG_VERSION)).cloned()
@@ -259,14 +273,27 @@ fn difference(desired: &Pod, live: &Pod) -> Option<String> {
     if wanted.is_some() && wanted != read {
         let read = read.unwrap_or_else(|| "an unknown version".to_owned());
         let wanted = wanted.unwrap_or_default();
-        return Some(format!("its configuration changed: {read} → {wanted}"));
+        return Some(Difference {
+            reason: "config",
+            text: format!("its configuration changed: {read} → {wanted}"),
+        });
     }
     fewer_ports(desired, live)
-        .or_else(|| drift(&desired.spec, &live.spec).map(|drift| format!("spec.{drift}")))
+        .or_else(|| drift(&desired.spec, &live.spec).map(|drift| Difference::of_specs(&drift)))
+}
+
+/// What the metric calls the end of a pod. The words of a kubelet are not bounded.
+fn label_of_end(reason: &str) -> &'static str {
+    match reason {
+        "PodDeleted" => "deleted",
+        "Evicted" => "evicted",
+        "NodeLost" => "node_lost",
+        _ => "ended",
+    }
 }
 
 /// A port that is no longer wanted is what a derivation cannot see.
-fn fewer_ports(desired: &Pod, live: &Pod) -> Option<String> {
+fn fewer_ports(desired: &Pod, live: &Pod) -> Option<Difference> {
     let containers = |pod: &Pod| -> Vec<Container> {
         let spec = pod.spec.as_ref();
         spec.map(|spec| spec.containers.clone()).unwrap_or_default()
@@ -277,7 +304,9 @@ fn fewer_ports(desired: &Pod, live: &Pod) -> Option<String> {
         let count = |one: &Container| one.ports.as_ref().map_or(0, Vec::len);
         let (there, wanted_count) = (count(twin), count(wanted));
         let name = &wanted.name;
-        (wanted_count < there)
-            .then(|| format!("spec.containers[{name}].ports: {there} → {wanted_count}"))
+        (wanted_count < there).then(|| Difference {
+            reason: "ports",
+            text: format!("spec.containers[{name}].ports: {there} → {wanted_count}"),
+        })
     })
 }

@@ -46,8 +46,7 @@ impl ListenerMachine {
         };
         let annotations = pod.metadata.annotations.as_ref();
         let version = annotations.and_then(|all| all.get(LISTENER_CONFIG_RESOURCE_VERSION));
-        version.is_some()
-            && version == config.metadata.resource_version.as_ref()
+        version == Some(&self.parts.config_read.mark(config))
             && matches!(health(pod), Health::Running(_))
     }
 }

@@ -8,6 +8,7 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use serde_json::{Map, Value, json};
 
+use super::health::running_since;
 use super::objects::{Correction, Kept, keep};
 use super::state::ListenerMachine;
 use super::step::{Part, Step};
@@ -21,8 +22,8 @@ use crate::resources::{ConfigError, Sources, listener_config_secret, listener_pr
 const PROXY_VERSION: &str = "actions.github.com/listener-proxy-resource-version";
 
 impl ListenerMachine {
-    /// Keeps both Secrets. Answers with the config Secret's resourceVersion when a pod may be
-    /// built from it, and compared with it.
+    /// Keeps both Secrets. Answers with the config Secret's version that a pod is to be marked
+    /// with, when one may be built from it, and compared with it.
     pub(super) fn keep_secrets(
         &mut self,
         al: &AutoscalingListener,
@@ -51,7 +52,8 @@ impl ListenerMachine {
         self.keep_secret(Part::ConfigSecret, al, desired, step)
     }
 
-    /// Keeps one of them. Answers with its resourceVersion once it is as it should be.
+    /// Keeps one of them. Answers with its version that a pod is to be marked with, once it is as
+    /// it should be.
     fn keep_secret(
         &mut self,
         part: Part,
@@ -67,10 +69,16 @@ impl ListenerMachine {
         if slot.get().is_some() && slot.is_stale(step.now, period, &mut step.wake) {
             step.read(slot, part, &desired.reference());
         }
-        match keep(slot, part, al, desired, correct_secret, step) {
-            Kept::Settled(live) => live.metadata.resource_version.clone(),
-            _ => None,
-        }
+        let Kept::Settled(live) = keep(slot, part, al, desired, correct_secret, step) else {
+            return None;
+        };
+        let confirmed = slot.confirmed();
+        let running = self.parts.pod.get().and_then(|pod| running_since(pod));
+        let read = match part {
+            Part::ProxySecret => &mut self.parts.proxy_read,
+            _ => &mut self.parts.config_read,
+        };
+        Some(read.follow(&live, same_content, confirmed, running))
     }
 
     /// Has everything read again that no watch shows.
@@ -88,6 +96,15 @@ fn trouble_with_source(error: &ConfigError, step: &mut Step) {
         _ => "SourceUnusable",
     };
     step.trouble(reason, error.to_string());
+}
+
+/// Whether a listener reads the same from both.
+fn same_content(a: &Secret, b: &Secret) -> bool {
+    let proxy = |secret: &Secret| {
+        let annotations = secret.metadata.annotations.as_ref();
+        annotations.and_then(|all| all.get(PROXY_VERSION)).cloned()
+    };
+    a.metadata.uid == b.metadata.uid && a.data == b.data && proxy(a) == proxy(b)
 }
 
 /// The data of our Secrets is exactly ours.

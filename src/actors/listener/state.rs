@@ -9,6 +9,7 @@ use k8s_openapi::jiff::SignedDuration;
 use serde_json::json;
 
 use super::objects::{correct_role, correct_role_binding, correct_service_account, keep};
+use super::read_version::ReadVersion;
 use super::restarts::Restarts;
 use super::sources::SourceReader;
 use super::step::{ListenerTag, Part, Step};
@@ -55,6 +56,9 @@ pub struct Parts {
     pub role_binding: Owned<RoleBinding>,
     pub proxy_secret: Owned<Secret>,
     pub config_secret: Owned<Secret>,
+    /// What the listener has read of these two.
+    pub proxy_read: ReadVersion,
+    pub config_read: ReadVersion,
     pub pod: Owned<Pod>,
 }
 
@@ -417,6 +421,8 @@ impl Parts {
         self.role_binding.forget();
         self.proxy_secret.forget();
         self.config_secret.forget();
+        self.proxy_read = ReadVersion::default();
+        self.config_read = ReadVersion::default();
         self.pod.forget();
     }
 }

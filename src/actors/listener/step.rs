@@ -10,7 +10,7 @@ use crate::api::AutoscalingListener;
 use crate::clock::Timestamp;
 use crate::messages::{
     Effect, EventNote, EventSeverity, KubeErrorKind, KubeObject, KubeRequest, ListenerReport,
-    ObjectRef,
+    ObjectRef, Tally,
 };
 
 /// Names a request of a listener.
@@ -149,6 +149,12 @@ impl Step {
             reason,
             message,
         }));
+    }
+
+    /// Counts a pod that has to be made again.
+    pub fn recreation(&mut self, reason: &'static str) {
+        self.effects
+            .push(Effect::Count(Tally::ListenerRecreation { reason }));
     }
 
     /// Tells the scale set.

@@ -14,16 +14,15 @@ use super::runner_set::OUTDATED;
 use super::state::ScaleSetMachine;
 use super::step::Step;
 use super::vocabulary::ScaleSetTag;
-use crate::actors::owned::FREELY;
-use crate::actors::owned::Verb;
+use crate::actors::owned::{Difference, FREELY, Verb};
 use crate::actors::tracked::Presence;
 use crate::api::constants::labels;
 use crate::api::{
     AutoscalingListener, AutoscalingListenerPhase, AutoscalingListenerSpec, AutoscalingRunnerSet,
 };
-use crate::messages::{EventSeverity, Kind, KubeObject, KubeRequest, ObjectRef};
+use crate::messages::{Effect, EventSeverity, Kind, KubeObject, KubeRequest, ObjectRef, Tally};
 use crate::resources::{autoscaling_listener, listener_name, metadata_patch};
-use crate::semantic::{deep_equal, drift};
+use crate::semantic::{Drift, deep_equal, drift};
 
 impl ScaleSetMachine {
     /// Keeps the AutoscalingListener. Says whether it is as it should be and in place.
@@ -144,15 +143,8 @@ impl ScaleSetMachine {
         };
         if let Some(difference) = difference(live, desired) {
             let tag = ScaleSetTag::Listener(name, Verb::Delete);
-            if step.delete(&mut child.object, tag, live.as_ref(), &difference) {
-                let message = format!("the listener is replaced: {difference}");
-                self.announce(
-                    ars,
-                    EventSeverity::Normal,
-                    "ListenerReplaced",
-                    message,
-                    step,
-                );
+            if step.delete(&mut child.object, tag, live.as_ref(), &difference.text) {
+                self.announce_replacement(ars, &difference, step);
             }
             return false;
         }
@@ -168,6 +160,22 @@ impl ScaleSetMachine {
             KubeRequest::patch(live.reference(), body)
         });
         false
+    }
+
+    /// Says why the listener is replaced, and with it its pod.
+    fn announce_replacement(
+        &mut self,
+        ars: &AutoscalingRunnerSet,
+        difference: &Difference,
+        step: &mut Step,
+    ) {
+        let message = format!("the listener is replaced: {}", difference.text);
+        let severity = EventSeverity::Normal;
+        if self.announce(ars, severity, "ListenerReplaced", message, step) {
+            let reason = difference.reason;
+            step.effects
+                .push(Effect::Count(Tally::ListenerRecreation { reason }));
+        }
     }
 
     /// Whether the live one is ours and stays.
@@ -251,17 +259,31 @@ fn is_of(listener: &AutoscalingListener, namespace: &str, name: &str) -> bool {
 }
 
 /// Where the live one differs such that it is replaced; its phase can be changed.
-fn difference(live: &AutoscalingListener, desired: &AutoscalingListener) -> Option<String> {
+fn difference(live: &AutoscalingListener, desired: &AutoscalingListener) -> Option<Difference> {
     let without_phase = |spec: &AutoscalingListenerSpec| AutoscalingListenerSpec {
         phase: None,
         ..spec.clone()
     };
     let (known, wanted) = (without_phase(&live.spec), without_phase(&desired.spec));
     if !deep_equal(&known, &wanted) {
-        let added = drift(&wanted, &known).map(|drift| format!("spec.{drift}"));
-        let removed = || drift(&known, &wanted).map(|drift| format!("spec.{} is gone", drift.path));
-        return added.or_else(removed).or_else(|| Some("spec".to_owned()));
+        let added = drift(&wanted, &known).map(|drift| Difference::of_specs(&drift));
+        let removed = || drift(&known, &wanted).map(|drift| no_longer_wanted(&drift));
+        return added.or_else(removed).or_else(|| {
+            Some(Difference {
+                reason: "spec",
+                text: "spec".to_owned(),
+            })
+        });
     }
-    metadata_patch(&live.metadata, &desired.metadata)
-        .map(|patch| format!("metadata lacks {}", patch["metadata"]))
+    metadata_patch(&live.metadata, &desired.metadata).map(|patch| Difference {
+        reason: "metadata",
+        text: format!("metadata lacks {}", patch["metadata"]),
+    })
+}
+
+fn no_longer_wanted(drift: &Drift) -> Difference {
+    Difference {
+        reason: drift.reason(),
+        text: format!("spec.{} is gone", drift.path),
+    }
 }

@@ -315,9 +315,9 @@ impl ScaleSetMachine {
         reason: &'static str,
         message: String,
         step: &mut Step,
-    ) {
+    ) -> bool {
         if self.announced.get(reason) == Some(&message) {
-            return;
+            return false;
         }
         self.announced.insert(reason, message.clone());
         step.effects.push(Effect::Event(EventNote {
@@ -327,6 +327,7 @@ impl ScaleSetMachine {
             reason,
             message,
         }));
+        true
     }
 
     /// What the event of that reason was about is over: the next one is news.

@@ -10,7 +10,8 @@ use super::object;
 pub enum Admission {
     /// Puts a container before all others in every pod, as service meshes do.
     FirstContainer(Value),
-    /// Adds a volume to every pod, and mounts it in every container at that path.
+    /// Adds a volume to every pod behind its first one, and mounts it in every container at that
+    /// path, likewise: between what was asked for and what other admission has added.
     Volume { volume: Value, mount_path: String },
     /// Adds labels to every object of a resource (by its plural name).
     Labels {
@@ -46,13 +47,20 @@ impl Admission {
 
 fn add_volume(pod: &mut Value, volume: &Value, mount_path: &str) {
     let spec = object::map_mut(pod, "spec");
-    push(spec, "volumes", volume.clone());
+    put_second(spec, "volumes", volume.clone());
     let containers = spec.get_mut("containers").and_then(Value::as_array_mut);
     for container in containers.into_iter().flatten() {
         if let Value::Object(container) = container {
             let mount = serde_json::json!({ "name": volume["name"], "mountPath": mount_path });
-            push(container, "volumeMounts", mount);
+            put_second(container, "volumeMounts", mount);
         }
+    }
+}
+
+fn put_second(fields: &mut Map<String, Value>, list: &str, item: Value) {
+    match fields.get_mut(list) {
+        Some(Value::Array(items)) if !items.is_empty() => items.insert(1, item),
+        _ => push(fields, list, item),
     }
 }
 

@@ -80,7 +80,9 @@ pub struct Stage {
     pub runs_pods: bool,
     cluster: Option<Cluster>,
     /// Of a controller on a real cluster.
-    real: Option<(Client, Arc<ControllerSettings>, Clock)>,
+    real: Option<(Client, Clock)>,
+    /// Of the next controller.
+    settings: RefCell<ControllerSettings>,
     controller: RefCell<Option<RunningController>>,
 }
 
@@ -111,17 +113,25 @@ impl Stage {
 
     /// An embedded cluster without a controller.
     pub async fn embedded(seed: u64, run_pods: bool, keep_log: bool) -> Self {
+        Self::embedded_with(seed, |options| {
+            options.run_pods = run_pods;
+            options.keep_log = keep_log;
+        })
+        .await
+    }
+
+    /// An embedded cluster without a controller, set up with other options than the usual ones.
+    pub async fn embedded_with(seed: u64, change: impl FnOnce(&mut ClusterOptions)) -> Self {
         let clock = Clock::simulated(BEGIN.parse().unwrap());
         let warden = warden::warden();
-        let cluster = Cluster::start(ClusterOptions {
-            keep_log,
-            run_pods,
+        let mut options = ClusterOptions {
             interceptor: warden.clone(),
             actions_interceptor: Some(warden.clone()),
             ..ClusterOptions::new(clock, seed)
-        })
-        .await
-        .unwrap();
+        };
+        change(&mut options);
+        let (run_pods, settings) = (options.run_pods, options.settings.clone());
+        let cluster = Cluster::start(options).await.unwrap();
         warden.look_at(Some(cluster.api.clone()));
         Self {
             client: cluster.api.client(),
@@ -130,6 +140,7 @@ impl Stage {
             runs_pods: run_pods,
             cluster: Some(cluster),
             real: None,
+            settings: RefCell::new(settings),
             controller: RefCell::default(),
         }
     }
@@ -153,7 +164,8 @@ impl Stage {
             warden,
             runs_pods: false,
             cluster: None,
-            real: Some((controller, Arc::new(settings), clock)),
+            real: Some((controller, clock)),
+            settings: RefCell::new(settings),
             controller: RefCell::default(),
         }
     }
@@ -167,18 +179,43 @@ impl Stage {
     pub fn start_controller(&self) {
         self.kill_controller();
         self.warden.revive();
+        let settings = Arc::new(self.settings.borrow().clone());
         let started = match (&self.cluster, &self.real) {
-            (Some(cluster), _) => cluster.start_controller(),
-            (None, Some((client, settings, clock))) => RunningController::start(ControllerWorld {
+            (Some(cluster), _) => cluster.start_controller_with(settings),
+            (None, Some((client, clock))) => RunningController::start(ControllerWorld {
                 client: client.clone(),
                 actions: &self.actions,
                 clock: clock.clone(),
-                settings: settings.clone(),
+                settings,
                 journal: None,
             }),
             (None, None) => unreachable!("a stage has a cluster"),
         };
         self.controller.replace(Some(started));
+    }
+
+    /// Starts a controller with other settings in place of the one that runs.
+    pub fn restart_with(&self, change: impl FnOnce(&mut ControllerSettings)) {
+        change(&mut self.settings.borrow_mut());
+        self.start_controller();
+    }
+
+    /// The sum of the series of a counter of the controller that have this label.
+    pub fn counted(&self, metric: &str, label: (&str, &str)) -> f64 {
+        let controller = self.controller.borrow();
+        let registry = controller.as_ref().map(|one| one.metrics.registry());
+        let families = registry.map(prometheus::Registry::gather);
+        let mut families = families.into_iter().flatten();
+        let family = families.find(|family| family.name() == metric);
+        let series = family.iter().flat_map(|family| family.get_metric());
+        let has_label = |one: &&prometheus::proto::Metric| {
+            let mut labels = one.get_label().iter();
+            labels.any(|pair| (pair.name(), pair.value()) == label)
+        };
+        series
+            .filter(has_label)
+            .map(|one| one.get_counter().get_value())
+            .sum()
     }
 
     /// Kills the controller, wherever it is.

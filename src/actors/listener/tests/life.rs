@@ -240,6 +240,68 @@ fn changed_secret_data_is_set_back_within_a_sync_period() {
 }
 
 #[test]
+fn a_foreign_label_on_a_secret_leaves_the_pod_alone() {
+    let mut world = World::new();
+    world
+        .cluster
+        .edit(Kind::AutoscalingListener, CONTROLLER, NAME, |al| {
+            al["spec"]["proxy"] = json!({"https": {"url": "http://proxy:3128"}});
+        });
+    world.pass(1);
+    world.start_pod();
+    world.pass(70);
+    let before = world.pod_uid();
+    for secret in ["config", "proxy", "config"] {
+        let name = format!("{NAME}-{secret}");
+        let writes = world.cluster.writes.len();
+        world
+            .cluster
+            .edit(Kind::Secret, CONTROLLER, &name, |secret| {
+                let count = secret["metadata"]["labels"].as_object().unwrap().len();
+                secret["metadata"]["labels"][format!("theirs-{count}")] = json!("x");
+            });
+        world.pass(130);
+        assert_eq!(world.pod_uid(), before, "{secret}");
+        assert_eq!(world.cluster.writes.len(), writes, "{secret}");
+        assert!(world.report().ready, "{secret}");
+    }
+    // a pod made from now on is marked with the version that is there
+    world.end_listener(1);
+    world.pass(1);
+    world.start_pod();
+    world.pass(70);
+    world.restart();
+    world.pass(70);
+    assert_eq!(world.cluster.count("create Pod"), 2);
+    assert!(world.report().ready);
+}
+
+#[test]
+fn a_label_on_a_secret_that_a_pod_may_not_have_read_restarts_it_once() {
+    let mut world = World::new();
+    world.settle();
+    let label = |world: &mut World, value: &str| {
+        let name = format!("{NAME}-config");
+        world
+            .cluster
+            .edit(Kind::Secret, CONTROLLER, &name, |secret| {
+                secret["metadata"]["labels"]["theirs"] = json!(value);
+            });
+    };
+    // between the pod's creation and its start the Secret may have been another
+    label(&mut world, "x");
+    world.pass(30);
+    world.start_pod();
+    world.pass(61);
+    world.finish_pod();
+    world.pass(1);
+    assert_eq!(world.cluster.count("create Pod"), 2);
+    world.start_pod();
+    world.pass(600);
+    assert_eq!(world.cluster.count("create Pod"), 2);
+}
+
+#[test]
 fn a_binding_to_another_role_is_made_again() {
     let mut world = World::running();
     world

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use super::cluster::Fault;
 use super::world::{World, container, settings};
 use crate::api::AutoscalingListener;
-use crate::messages::Kind;
+use crate::messages::{Kind, KubeErrorKind, KubeRequest, Tally};
 use crate::resources::ControllerSettings;
 
 use super::world::{CONTROLLER, NAME};
@@ -59,6 +60,12 @@ fn each_way_to_end_is_answered_with_one_new_pod() {
             .iter()
             .filter(|note| note.reason == "ListenerRestarted");
         assert_eq!(told.count(), 1, "{row}");
+        let reason = match row {
+            "evicted" => "evicted",
+            "node lost" => "node_lost",
+            _ => "ended",
+        };
+        assert_eq!(world.tallies, [recreation(reason)], "{row}");
     }
 }
 
@@ -135,25 +142,25 @@ fn what_server_and_admission_add_is_no_reason_to_make_it_again() {
 #[test]
 fn each_drift_makes_it_again_once() {
     type Change = fn(&mut serde_json::Value);
-    let rows: [(&str, Change); 4] = [
-        ("image", |pod| {
+    let rows: [(&str, &str, Change); 4] = [
+        ("image", "image", |pod| {
             pod["spec"]["containers"][0]["image"] = json!("listener:0")
         }),
-        ("no config version", |pod| {
+        ("no config version", "config", |pod| {
             pod["metadata"]["annotations"] = json!({});
         }),
-        ("one port more", |pod| {
+        ("one port more", "ports", |pod| {
             let more = json!({"name": "more", "containerPort": 9});
             pod["spec"]["containers"][0]["ports"]
                 .as_array_mut()
                 .unwrap()
                 .push(more);
         }),
-        ("container renamed", |pod| {
+        ("container renamed", "containers", |pod| {
             pod["spec"]["containers"][0]["name"] = json!("other")
         }),
     ];
-    for (row, change) in rows {
+    for (row, reason, change) in rows {
         let mut world = World::running();
         let before = world.pod_uid();
         world.edit_pod(change);
@@ -172,7 +179,101 @@ fn each_drift_makes_it_again_once() {
                 .any(|note| note.reason == "ListenerRecreated"),
             "{row}"
         );
+        assert_eq!(world.tallies, [recreation(reason)], "{row}");
     }
+}
+
+/// The guard of the whole comparison: it is no equality, and a change that makes it one fails
+/// here. Each row is a pod that carries all that is desired and something besides.
+#[test]
+fn more_than_is_desired_is_never_drift() {
+    type Change = fn(&mut serde_json::Value);
+    let rows: [(&str, Change); 9] = [
+        ("a field of the pod", |pod| {
+            pod["spec"]["schedulerName"] = json!("default-scheduler");
+        }),
+        ("a structure of the pod", |pod| {
+            pod["spec"]["securityContext"] = json!({"fsGroup": 1});
+        }),
+        ("an entry of a map", |pod| {
+            pod["spec"]["nodeSelector"]["zone"] = json!("a");
+        }),
+        ("a first container", |pod| {
+            put_first(
+                &mut pod["spec"]["containers"],
+                json!({"name": "mesh", "image": "mesh:1"}),
+            );
+        }),
+        ("a first volume", |pod| {
+            put_first(
+                &mut pod["spec"]["volumes"],
+                json!({"name": "certs", "emptyDir": {}}),
+            );
+        }),
+        ("a first variable", |pod| {
+            put_first(
+                &mut pod["spec"]["containers"][0]["env"],
+                json!({"name": "MESH", "value": "on"}),
+            );
+        }),
+        ("a field of a container", |pod| {
+            pod["spec"]["containers"][0]["terminationMessagePath"] = json!("/dev/log");
+        }),
+        ("a field of a port", |pod| {
+            pod["spec"]["containers"][0]["ports"][0]["hostPort"] = json!(8080);
+        }),
+        ("a field of a volume", |pod| {
+            pod["spec"]["volumes"][0]["secret"]["defaultMode"] = json!(420);
+        }),
+    ];
+    for (row, change) in rows {
+        let mut world = World::running();
+        let writes = world.cluster.writes.len();
+        world.edit_pod(change);
+        world.pass(300);
+        assert_eq!(world.cluster.writes[writes..], [] as [String; 0], "{row}");
+        assert!(world.report().ready, "{row}");
+    }
+}
+
+fn put_first(list: &mut serde_json::Value, item: serde_json::Value) {
+    list.as_array_mut().unwrap().insert(0, item);
+}
+
+fn recreation(reason: &'static str) -> Tally {
+    Tally::ListenerRecreation { reason }
+}
+
+#[test]
+fn a_refused_deletion_is_told_and_counted_once() {
+    let mut world = World::running();
+    world.cluster.sabotage(|request| {
+        let refused = Fault::Refuse(KubeErrorKind::Unavailable);
+        matches!(request, KubeRequest::Delete { .. }).then_some(refused)
+    });
+    world.edit_pod(|pod| pod["spec"]["containers"][0]["image"] = json!("listener:0"));
+    world.pass(120);
+    world.cluster.stop_sabotage();
+    world.pass(600);
+    assert_eq!(world.tallies, [recreation("image")]);
+    let told = world
+        .events
+        .iter()
+        .filter(|note| note.reason == "ListenerRecreated");
+    assert_eq!(told.count(), 1);
+}
+
+#[test]
+fn a_pod_that_lost_its_owner_gets_it_back_and_stays() {
+    let mut world = World::running();
+    let before = world.pod_uid();
+    let theirs = json!([{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u-n"}]);
+    world.edit_pod(|pod| pod["metadata"]["ownerReferences"] = theirs);
+    world.pass(300);
+    assert_eq!(world.pod_uid(), before);
+    let owners = world.pod().unwrap().metadata.owner_references.clone();
+    let kinds: Vec<String> = owners.into_iter().flatten().map(|one| one.kind).collect();
+    assert_eq!(kinds, ["Node", "AutoscalingListener"]);
 }
 
 #[test]

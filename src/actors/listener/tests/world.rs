@@ -12,7 +12,7 @@ use crate::actors::{InputOf, Machine};
 use crate::api::AutoscalingListener;
 use crate::clock::{Timestamp, after};
 use crate::messages::{
-    Effect, EventNote, Input, Kind, KubeRequest, ListenerCommand, ListenerReport, Object,
+    Effect, EventNote, Input, Kind, KubeRequest, ListenerCommand, ListenerReport, Object, Tally,
 };
 use crate::resources::ControllerSettings;
 
@@ -26,6 +26,7 @@ pub struct World {
     pub settings: Arc<ControllerSettings>,
     pub reports: Vec<ListenerReport>,
     pub events: Vec<EventNote>,
+    pub tallies: Vec<Tally>,
     pub stopped: bool,
     pub wake: Option<Timestamp>,
     /// Watch events overtake answers.
@@ -97,6 +98,7 @@ impl World {
             settings,
             reports: Vec::new(),
             events: Vec::new(),
+            tallies: Vec::new(),
             stopped: false,
             wake: None,
             watch_first: false,
@@ -177,6 +179,7 @@ impl World {
                     self.wake = Some(self.wake.map_or(time, |known| known.min(time)));
                 }
                 Effect::Event(note) => self.events.push(note),
+                Effect::Count(tally) => self.tallies.push(tally),
                 Effect::Report(report) => self.reports.push(report),
                 Effect::Stop => self.stopped = true,
                 Effect::Actions(..) | Effect::Unregister(..) | Effect::Child(_) => unreachable!(),

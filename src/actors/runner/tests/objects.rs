@@ -239,6 +239,7 @@ impl Hand {
             Effect::Unregister(_, request) => return Some(call(&request.call)),
             Effect::WakeAt(time) => self.wake = Some(time),
             Effect::Event(note) => self.events.push(note.reason),
+            Effect::Count(_) => {}
             Effect::Report(report) => self.report = Some(report),
             Effect::Stop => self.stopped = true,
             Effect::Child(never) => match never {},

@@ -428,7 +428,7 @@ impl World {
             Effect::Child(directive) => self.direct(directive),
             Effect::Stop => self.set = None,
             Effect::Report(report) => self.report = Some(report),
-            Effect::Event(_) => {}
+            Effect::Event(_) | Effect::Count(_) => {}
             Effect::Actions(..) | Effect::Unregister(..) => {
                 panic!("a set does not call the service")
             }
@@ -481,6 +481,7 @@ impl World {
                     self.wakes.remove(&to);
                 }
                 Effect::Event(note) => self.events.push(note.reason),
+                Effect::Count(_) => {}
                 Effect::Child(never) => match never {},
             }
         }

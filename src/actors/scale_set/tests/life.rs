@@ -6,7 +6,7 @@ use super::world::{CONTROLLER, POOL, RUNNERS, World, scale_set};
 use crate::actors::listener::tests::cluster::Fault;
 use crate::actors::scale_set::ScaleSetReport;
 use crate::api::AutoscalingRunnerSetPhase as Phase;
-use crate::messages::{Effect, Kind, KubeErrorKind, KubeRequest, RunnerCounts};
+use crate::messages::{Effect, Kind, KubeErrorKind, KubeRequest, RunnerCounts, Tally};
 
 #[test]
 fn a_manifest_becomes_a_scale_set_that_takes_jobs() {
@@ -157,6 +157,8 @@ fn changed_limits_replace_the_listener_one_after_the_other() {
     assert_eq!(world.most_pods, 1);
     assert_eq!(world.cluster.count("create AutoscalingListener"), 2);
     assert_eq!(world.events_of("ListenerReplaced"), 1);
+    let reason = "maxRunners";
+    assert_eq!(world.tallies, [Tally::ListenerRecreation { reason }]);
     let told = world
         .events
         .iter()

@@ -20,7 +20,7 @@ use crate::clock::{Timestamp, after};
 use crate::messages::{
     ActionsAnswer, ActionsCall, ActionsError, ActionsErrorKind, ActionsRequest, Effect, EventNote,
     Input, Kind, KubeObject, KubeRequest, ListenerDirective, Object, ObjectRef, RunnerCounts,
-    RunnerGroup, RunnerScaleSet, RunnerSetDirective, RunnerSetReport, ScaleSetDirective,
+    RunnerGroup, RunnerScaleSet, RunnerSetDirective, RunnerSetReport, ScaleSetDirective, Tally,
 };
 use crate::resources::ControllerSettings;
 
@@ -131,6 +131,7 @@ pub struct World {
     settings: Arc<ControllerSettings>,
     pub reports: Vec<ScaleSetReport>,
     pub events: Vec<EventNote>,
+    pub tallies: Vec<Tally>,
     /// Directives to children, as text.
     pub directives: Vec<String>,
     pub stopped: bool,
@@ -188,6 +189,7 @@ impl World {
             settings,
             reports: Vec::new(),
             events: Vec::new(),
+            tallies: Vec::new(),
             directives: Vec::new(),
             stopped: false,
             kubelet: true,
@@ -418,6 +420,7 @@ impl World {
                 }
                 Effect::WakeAt(time) => self.wake_at(String::new(), time),
                 Effect::Event(note) => self.events.push(note),
+                Effect::Count(tally) => self.tallies.push(tally),
                 Effect::Report(report) => self.reports.push(report),
                 Effect::Child(directive) => self.direct(directive),
                 Effect::Stop => self.stopped = true,
@@ -437,6 +440,7 @@ impl World {
                 }
                 Effect::WakeAt(time) => self.wake_at(name.to_owned(), time),
                 Effect::Event(note) => self.events.push(note),
+                Effect::Count(tally) => self.tallies.push(tally),
                 Effect::Report(report) => {
                     let input = Input::Report(ChildReport::Listener(report));
                     self.queue.push_back(Message::ScaleSet(input));
