@@ -104,8 +104,7 @@ impl ScaleSetMachine {
 
     /// Takes the next step. Answers with what it waits for.
     fn take_down(&mut self, ars: &AutoscalingRunnerSet, step: &mut Step) -> Option<String> {
-        // one that was never heard of may be there all the same
-        self.listeners.entry(listener_name(ars)).or_default();
+        self.look_for_listener(ars);
         if !self.remove_listeners(None, step) {
             return Some("the listener to end".to_owned());
         }
@@ -130,6 +129,16 @@ impl ScaleSetMachine {
         let body = json!({ "metadata": { "finalizers": rest } });
         self.patch_scale_set_at(ars, body, step);
         None
+    }
+
+    /// One that was never heard of may be there all the same. It is looked for once: that it is
+    /// gone is forgotten with it.
+    fn look_for_listener(&mut self, ars: &AutoscalingRunnerSet) {
+        let name = listener_name(ars);
+        if self.sought_listener.as_ref() != Some(&name) {
+            self.listeners.entry(name.clone()).or_default();
+            self.sought_listener = Some(name);
+        }
     }
 
     fn remove_runner_set(&mut self, ars: &AutoscalingRunnerSet, step: &mut Step) -> bool {

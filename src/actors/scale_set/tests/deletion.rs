@@ -3,9 +3,12 @@
 use serde_json::json;
 
 use super::world::{POOL, RUNNERS, World};
+use crate::actors::Machine;
 use crate::actors::listener::tests::cluster::{Fault, from_value};
 use crate::actors::scale_set::ScaleSetReport;
-use crate::messages::{ActionsErrorKind, Kind, KubeErrorKind, KubeRequest, RunnerCounts};
+use crate::messages::{
+    ActionsErrorKind, Effect, Input, Kind, KubeErrorKind, KubeRequest, RunnerCounts,
+};
 
 const PROTECTION: &str = "actions.github.com/cleanup-protection";
 
@@ -61,6 +64,47 @@ fn a_busy_runner_is_waited_for_and_the_service_is_not_called_before() {
     world.pass(10);
     assert_gone(&world);
     assert_eq!(world.service.count("delete_scale_set"), 1);
+}
+
+#[test]
+fn a_deletion_that_waits_for_a_busy_runner_is_at_rest() {
+    let mut world = World::settled();
+    world.count_runners(RunnerCounts {
+        running: 1,
+        ..RunnerCounts::default()
+    });
+    delete(&mut world);
+    world.pass(60);
+    let (requests, directives) = (world.cluster.requests, world.directives.len());
+    for _ in 0..3600 {
+        world.pass(1);
+        let now = world.cluster.now;
+        let effects = world.machine.step(now, Input::Tick);
+        let other = effects
+            .iter()
+            .filter(|effect| !matches!(effect, Effect::WakeAt(_)));
+        assert_eq!(other.count(), 0, "{effects:?}");
+        world.play_runner_set();
+    }
+    world.settle();
+    assert_eq!(world.cluster.requests, requests);
+    assert_eq!(world.directives.len(), directives);
+}
+
+#[test]
+fn a_successor_of_a_deleted_scale_set_has_its_listener_looked_for_again() {
+    let mut world = World::settled();
+    delete(&mut world);
+    world.pass(60);
+    assert!(world.stopped);
+    world.stopped = false;
+    world.apply(super::world::scale_set());
+    world.restart();
+    world.pass(60);
+    assert_eq!(world.cluster.names(Kind::AutoscalingListener).len(), 1);
+    delete(&mut world);
+    world.pass(60);
+    assert_gone(&world);
 }
 
 #[test]
