@@ -2,10 +2,11 @@
 
 use serde_json::json;
 
-use super::world::{POOL, RUNNERS, World};
+use super::world::{CONTROLLER, POOL, RUNNERS, World};
 use crate::actors::Machine;
 use crate::actors::listener::tests::cluster::{Fault, from_value};
 use crate::actors::scale_set::ScaleSetReport;
+use crate::api::constants::labels;
 use crate::messages::{
     ActionsErrorKind, Effect, Input, Kind, KubeErrorKind, KubeRequest, RunnerCounts,
 };
@@ -105,6 +106,31 @@ fn a_successor_of_a_deleted_scale_set_has_its_listener_looked_for_again() {
     delete(&mut world);
     world.pass(60);
     assert_gone(&world);
+}
+
+#[test]
+fn a_role_that_lost_the_labels_of_its_listener_goes_too() {
+    for kind in [Kind::Role, Kind::RoleBinding] {
+        let mut world = World::settled();
+        let name = world.cluster.names(kind).remove(0);
+        delete_unlabelled(&mut world, kind, &name);
+        world.pass(60);
+        assert!(world.cluster.names(kind).is_empty(), "{kind}");
+        assert_gone(&world);
+    }
+}
+
+/// Takes the listener's labels off the object at the moment of the deletion.
+fn delete_unlabelled(world: &mut World, kind: Kind, name: &str) {
+    world.cluster.edit(kind, RUNNERS, name, |object| {
+        let labels = object["metadata"]["labels"].as_object_mut().unwrap();
+        labels.remove(labels::LISTENER_NAME);
+        labels.remove(labels::LISTENER_NAMESPACE);
+    });
+    world
+        .cluster
+        .delete(Kind::AutoscalingListener, CONTROLLER, name);
+    delete(world);
 }
 
 #[test]
