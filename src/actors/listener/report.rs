@@ -10,7 +10,7 @@ impl ListenerMachine {
     /// Tells the scale set what has changed for it.
     pub(super) fn report(&mut self, step: &mut Step) {
         let ready = self.is_ready();
-        if ready {
+        if ready && step.trouble.is_none() {
             // what is wrong the next time is news again
             step.announced.clear();
         }
@@ -31,6 +31,7 @@ impl ListenerMachine {
             has_pod: !self.parts.pod.is_absent(),
             ready,
             reason,
+            problem: self.problem.clone(),
         };
         if self.reported.as_ref() != Some(&report) {
             self.reported = Some(report.clone());
