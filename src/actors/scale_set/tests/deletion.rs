@@ -134,12 +134,54 @@ fn delete_unlabelled(world: &mut World, kind: Kind, name: &str) {
 }
 
 #[test]
+fn refused_credentials_are_tried_for_a_minute() {
+    let mut world = World::settled();
+    world.service.fault = Some(ActionsErrorKind::Unauthorized);
+    delete(&mut world);
+    world.pass(30);
+    assert!(!world.stopped);
+    assert_eq!(world.events_of("ScaleSetLeft"), 0);
+    world.service.fault = None;
+    world.pass(60);
+    assert_gone(&world);
+    assert!(world.service.sets.is_empty());
+    assert_eq!(world.events_of("ScaleSetLeft"), 0);
+}
+
+#[test]
+fn one_refusal_after_a_long_outage_does_not_end_the_deletion() {
+    let mut world = World::settled();
+    world.service.fault = Some(ActionsErrorKind::Unavailable);
+    delete(&mut world);
+    world.pass(300);
+    world.service.fault = Some(ActionsErrorKind::Unauthorized);
+    let calls = world.service.count("delete_scale_set");
+    while world.service.count("delete_scale_set") == calls {
+        world.pass(1);
+    }
+    world.pass(1);
+    assert!(!world.stopped);
+    world.service.fault = None;
+    world.pass(120);
+    assert_gone(&world);
+    assert!(world.service.sets.is_empty());
+}
+
+#[test]
+fn credentials_that_stay_refused_do_not_hold_the_deletion() {
+    let mut world = World::settled();
+    world.service.fault = Some(ActionsErrorKind::Unauthorized);
+    delete(&mut world);
+    world.pass(180);
+    assert_gone(&world);
+    let calls = world.service.count("delete_scale_set");
+    assert!((4..=10).contains(&calls), "{calls}");
+    assert_eq!(world.events_of("ScaleSetLeft"), 1);
+}
+
+#[test]
 fn unusable_credentials_do_not_hold_the_deletion() {
-    for kind in [
-        ActionsErrorKind::Credentials,
-        ActionsErrorKind::Unauthorized,
-        ActionsErrorKind::Config,
-    ] {
+    for kind in [ActionsErrorKind::Credentials, ActionsErrorKind::Config] {
         let mut world = World::settled();
         world.service.fault = Some(kind);
         delete(&mut world);
