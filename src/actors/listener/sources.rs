@@ -75,6 +75,13 @@ impl SourceReader {
         complete.then_some(sources)
     }
 
+    /// Whether one was not read yet.
+    #[must_use]
+    pub fn is_unread(&self) -> bool {
+        let mut states = self.known.values().map(|source| &source.state);
+        states.any(|state| matches!(state, State::Unread))
+    }
+
     /// A source that may not be read, if there is one: one word and a sentence.
     #[must_use]
     pub fn refused(&self) -> Option<(String, String)> {

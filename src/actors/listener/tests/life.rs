@@ -571,3 +571,21 @@ fn labelled() -> World {
     world.settle();
     world
 }
+
+#[test]
+fn a_listener_started_anew_does_not_report_before_it_has_looked_at_its_sources() {
+    let mut world = World::running();
+    world.cluster.vanish(Kind::Secret, RUNNERS, "credentials");
+    world.pass(120);
+    let (reason, message) = world.report().problem.clone().unwrap();
+    assert_eq!(reason, "SourceMissing");
+    assert!(message.contains("runners/credentials"), "{message}");
+    let told = world.reports.len();
+    world.restart();
+    world.settle();
+    let since: Vec<_> = world.reports[told..]
+        .iter()
+        .map(|report| (report.ready, report.problem.is_some()))
+        .collect();
+    assert_eq!(since, [(true, true)]);
+}

@@ -546,3 +546,21 @@ fn a_secret_that_is_missing_before_there_is_a_listener_is_an_event_too() {
     assert_eq!(world.events_of("SourceUnusable"), 1);
     assert!(world.cluster.names(Kind::Pod).is_empty());
 }
+
+#[test]
+fn a_controller_started_anew_does_not_take_lost_credentials_for_found() {
+    let mut world = World::settled();
+    world.cluster.vanish(Kind::Secret, RUNNERS, "credentials");
+    world.pass(120);
+    let writes = world.cluster.writes.len();
+    world.restart();
+    world.pass(60);
+    assert_eq!(
+        world.cluster.writes.len(),
+        writes,
+        "{:?}",
+        &world.cluster.writes[writes..]
+    );
+    let told = world.condition("Ready");
+    assert!(told.starts_with("False SourceMissing"), "{told}");
+}
