@@ -64,6 +64,9 @@ pub struct ListenerReport {
     pub ready: bool,
     /// Why it is not ready, or why the pod was last made again: one word and a sentence.
     pub reason: Option<(String, String)>,
+    /// What a person has to mend in what its Secrets are made from, whether it runs or not: one
+    /// word and a sentence.
+    pub problem: Option<(String, String)>,
 }
 
 /// What a scale set wants of its runner set.

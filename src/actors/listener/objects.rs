@@ -240,9 +240,20 @@ fn whose<T: KubeObject>(live: &T, al: &AutoscalingListener) -> Ownership {
         T::KIND,
         crate::messages::Kind::Role | crate::messages::Kind::RoleBinding
     ) {
-        let ours = label(labels::LISTENER_NAME) == al.metadata.name.as_deref()
-            && label(labels::LISTENER_NAMESPACE) == al.metadata.namespace.as_deref();
-        return if ours {
+        let name = label(labels::LISTENER_NAME);
+        let namespace = label(labels::LISTENER_NAMESPACE);
+        let says_other = name.is_some_and(|name| Some(name) != al.metadata.name.as_deref())
+            || namespace.is_some_and(|space| Some(space) != al.metadata.namespace.as_deref());
+        let says_ours = name.is_some() && namespace.is_some();
+        let scale_sets = || {
+            label(labels::COMPONENT) == Some(labels::COMPONENT_LISTENER)
+                && label(labels::SCALE_SET_NAME) == Some(&al.spec.autoscaling_runner_set_name)
+                && label(labels::SCALE_SET_NAMESPACE)
+                    == Some(&al.spec.autoscaling_runner_set_namespace)
+        };
+        // somebody may have taken a label off, and then the others say it
+        let ours = says_ours || ownership(meta, al) == Ownership::Ours || scale_sets();
+        return if ours && !says_other {
             Ownership::Ours
         } else {
             Ownership::Foreign

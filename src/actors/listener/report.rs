@@ -10,32 +10,44 @@ impl ListenerMachine {
     /// Tells the scale set what has changed for it.
     pub(super) fn report(&mut self, step: &mut Step) {
         let ready = self.is_ready();
-        if ready {
+        if ready && step.trouble.is_none() {
             // what is wrong the next time is news again
             step.announced.clear();
         }
         let trouble = step.trouble.take();
+        if self.reported.is_none() && trouble.is_none() && self.is_unread() {
+            // not everything is known yet, and what the scale set has is as good
+            return;
+        }
         let reason = if ready {
             self.restarts.reason().cloned()
         } else {
             trouble
         };
-        let unread = self.parts.pod.is_unknown() || self.parts.config_secret.is_unknown();
-        if self.reported.is_none() && unread && reason.is_none() {
-            // nothing is known yet, and what the scale set has is as good
-            return;
-        }
         let report = ListenerReport {
             name: self.name.clone(),
             listener: self.al.get().cloned(),
             has_pod: !self.parts.pod.is_absent(),
             ready,
             reason,
+            problem: self.problem.clone(),
         };
         if self.reported.as_ref() != Some(&report) {
             self.reported = Some(report.clone());
             step.report(report);
         }
+    }
+
+    /// Whether something that a report depends on was not read yet.
+    fn is_unread(&self) -> bool {
+        let parts = &self.parts;
+        // without the access the Secrets and their sources are not looked at
+        parts.pod.is_unknown()
+            || parts.config_secret.is_unknown()
+            || parts.service_account.is_unknown()
+            || parts.role.is_unknown()
+            || parts.role_binding.is_unknown()
+            || self.sources.is_unread()
     }
 
     /// Whether the listener container runs, in a pod built from the current config Secret.

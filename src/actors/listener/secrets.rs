@@ -30,26 +30,34 @@ impl ListenerMachine {
         sources: &Sources,
         step: &mut Step,
     ) -> Option<String> {
-        let proxy = match listener_proxy_secret(al, sources) {
-            Ok(Some(desired)) => Some(self.keep_secret(Part::ProxySecret, al, desired, step)?),
-            Ok(None) => None,
+        let (proxy, mut desired) = match self.build_secrets(al, sources) {
+            Ok(built) => built,
             Err(error) => {
-                trouble_with_source(&error, step);
+                let (reason, message) = (word(&error), error.to_string());
+                self.problem = Some((reason.to_owned(), message.clone()));
+                step.trouble(reason, message);
                 return None;
             }
         };
-        let mut desired = match listener_config_secret(al, sources, &self.settings) {
-            Ok(desired) => desired,
-            Err(error) => {
-                trouble_with_source(&error, step);
-                return None;
-            }
-        };
-        if let Some(version) = proxy {
+        // only now: a step that comes less far knows nothing about it
+        self.problem = None;
+        if let Some(proxy) = proxy {
+            let version = self.keep_secret(Part::ProxySecret, al, proxy, step)?;
             let annotations = desired.metadata.annotations.get_or_insert_default();
             annotations.insert(PROXY_VERSION.to_owned(), version);
         }
         self.keep_secret(Part::ConfigSecret, al, desired, step)
+    }
+
+    /// The proxy Secret, where there is to be one, and the config Secret.
+    fn build_secrets(
+        &self,
+        al: &AutoscalingListener,
+        sources: &Sources,
+    ) -> Result<(Option<Secret>, Secret), ConfigError> {
+        let proxy = listener_proxy_secret(al, sources)?;
+        let config = listener_config_secret(al, sources, &self.settings)?;
+        Ok((proxy, config))
     }
 
     /// Keeps one of them. Answers with its version that a pod is to be marked with, once it is as
@@ -89,13 +97,13 @@ impl ListenerMachine {
     }
 }
 
-fn trouble_with_source(error: &ConfigError, step: &mut Step) {
-    let reason = match error {
+/// One word for what is wrong with a source.
+const fn word(error: &ConfigError) -> &'static str {
+    match error {
         ConfigError::Missing { .. } => "SourceMissing",
         ConfigError::Credentials { .. } => "CredentialsUnusable",
         _ => "SourceUnusable",
-    };
-    step.trouble(reason, error.to_string());
+    }
 }
 
 /// Whether a listener reads the same from both.

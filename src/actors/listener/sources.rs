@@ -20,6 +20,9 @@ const MISSING: Schedule = Schedule {
     cap_ms: 40_000,
 };
 
+/// Reason for one that cannot be read.
+const UNREADABLE: &str = "SourceUnreadable";
+
 /// What is known of the sources.
 #[derive(Debug, Default)]
 pub struct SourceReader {
@@ -72,6 +75,26 @@ impl SourceReader {
         complete.then_some(sources)
     }
 
+    /// Whether one was not read yet.
+    #[must_use]
+    pub fn is_unread(&self) -> bool {
+        let mut states = self.known.values().map(|source| &source.state);
+        states.any(|state| matches!(state, State::Unread))
+    }
+
+    /// A source that may not be read, if there is one: one word and a sentence.
+    #[must_use]
+    pub fn refused(&self) -> Option<(String, String)> {
+        self.known
+            .iter()
+            .find_map(|(name, source)| match &source.state {
+                State::Failed(error) if error.kind == KubeErrorKind::Forbidden => {
+                    Some((UNREADABLE.to_owned(), unreadable(name, error)))
+                }
+                _ => None,
+            })
+    }
+
     /// Takes in the answer to a read.
     pub fn finish(
         &mut self,
@@ -107,10 +130,7 @@ impl Source {
             State::Read(object) => sources.insert(object),
             State::Missing => {}
             State::Failed(error) => {
-                step.trouble(
-                    "SourceUnreadable",
-                    format!("{name} cannot be read: {error}"),
-                );
+                step.trouble(UNREADABLE, unreadable(name, error));
                 return false;
             }
         }
@@ -148,4 +168,8 @@ impl Source {
         self.failures = self.failures.saturating_add(1);
         self.due = Some(MISSING.until(now, self.failures, &name.to_string()));
     }
+}
+
+fn unreadable(name: &ObjectRef, error: &KubeError) -> String {
+    format!("{name} cannot be read: {error}")
 }

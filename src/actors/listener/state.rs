@@ -39,6 +39,8 @@ pub struct ListenerMachine {
     last_seen: Option<Arc<AutoscalingListener>>,
     pub(super) parts: Parts,
     pub(super) sources: SourceReader,
+    /// What a person has to mend in the sources: one word and a sentence.
+    pub(super) problem: Option<(String, String)>,
     pub(super) restarts: Restarts,
     /// The AutoscalingRunnerSet is gone.
     orphaned: bool,
@@ -98,6 +100,7 @@ impl ListenerMachine {
             last_seen: None,
             parts: Parts::default(),
             sources: SourceReader::default(),
+            problem: None,
             restarts: Restarts::default(),
             orphaned: false,
             reported: None,
@@ -265,6 +268,7 @@ impl ListenerMachine {
             has_pod: false,
             ready: false,
             reason: None,
+            problem: None,
         });
         step.effects.push(Effect::Stop);
     }
@@ -330,6 +334,9 @@ impl ListenerMachine {
     fn keep_parts(&mut self, al: &AutoscalingListener, step: &mut Step) {
         self.read_unknown(al, step);
         let sources = self.sources.gather(listener_sources(al), step);
+        if let Some(refused) = self.sources.refused() {
+            self.problem = Some(refused);
+        }
         let access = self.keep_access(al, step);
         let config = match sources {
             Some(sources) if access => self.keep_secrets(al, &sources, step),

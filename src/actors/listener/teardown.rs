@@ -13,6 +13,7 @@ impl ListenerMachine {
     /// permissions to finish the message in hand. Says whether everything is gone.
     pub(super) fn tear_down(&mut self, al: &AutoscalingListener, step: &mut Step) -> bool {
         self.restarts.rest();
+        self.problem = None;
         if !self.remove_pod(al, step) {
             return false;
         }

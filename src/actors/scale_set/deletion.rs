@@ -30,6 +30,10 @@ const CALLS: Schedule = Schedule {
 /// A service that cannot be reached for so long does not hold a deletion any longer.
 const GIVE_UP_AFTER: SignedDuration = SignedDuration::from_mins(10);
 
+/// Credentials that the service refuses for so long do not either: a token that is just being
+/// replaced, or a service in disorder, is refused for a moment.
+const REFUSED_AFTER: SignedDuration = SignedDuration::from_secs(60);
+
 /// How far the deletion of the scale set in the service has come.
 #[derive(Debug, Default)]
 pub struct Deregistration {
@@ -38,6 +42,8 @@ pub struct Deregistration {
     not_before: Option<Timestamp>,
     /// When it was first tried.
     since: Option<Timestamp>,
+    /// Since when the credentials are refused.
+    refused: Option<Timestamp>,
     /// The service has none of it any more, or it is left there.
     done: bool,
     /// Why it is left there.
@@ -63,14 +69,7 @@ impl Deregistration {
             self.done = true;
             return;
         };
-        let mendable = !matches!(
-            error.kind,
-            ActionsErrorKind::Credentials
-                | ActionsErrorKind::Unauthorized
-                | ActionsErrorKind::Config
-        );
-        let since = *self.since.get_or_insert(now);
-        if mendable && now.duration_since(since) < GIVE_UP_AFTER {
+        if self.has_patience(now, error.kind) {
             self.failures = self.failures.saturating_add(1);
             let own = CALLS.until(now, self.failures, who);
             let asked = error
@@ -81,6 +80,20 @@ impl Deregistration {
         } else {
             self.done = true;
             self.left = Some(error);
+        }
+    }
+
+    /// Whether it is tried again after that error.
+    fn has_patience(&mut self, now: Timestamp, kind: ActionsErrorKind) -> bool {
+        let since = *self.since.get_or_insert(now);
+        let is_refused = kind == ActionsErrorKind::Unauthorized;
+        let refused = self.refused.filter(|_| is_refused).unwrap_or(now);
+        self.refused = is_refused.then_some(refused);
+        match kind {
+            // that takes a person, who may have removed them with the scale set
+            ActionsErrorKind::Credentials | ActionsErrorKind::Config => false,
+            ActionsErrorKind::Unauthorized => now.duration_since(refused) < REFUSED_AFTER,
+            _ => now.duration_since(since) < GIVE_UP_AFTER,
         }
     }
 }
@@ -104,8 +117,7 @@ impl ScaleSetMachine {
 
     /// Takes the next step. Answers with what it waits for.
     fn take_down(&mut self, ars: &AutoscalingRunnerSet, step: &mut Step) -> Option<String> {
-        // one that was never heard of may be there all the same
-        self.listeners.entry(listener_name(ars)).or_default();
+        self.look_for_listener(ars);
         if !self.remove_listeners(None, step) {
             return Some("the listener to end".to_owned());
         }
@@ -130,6 +142,16 @@ impl ScaleSetMachine {
         let body = json!({ "metadata": { "finalizers": rest } });
         self.patch_scale_set_at(ars, body, step);
         None
+    }
+
+    /// One that was never heard of may be there all the same. It is looked for once: that it is
+    /// gone is forgotten with it.
+    fn look_for_listener(&mut self, ars: &AutoscalingRunnerSet) {
+        let name = listener_name(ars);
+        if self.sought_listener.as_ref() != Some(&name) {
+            self.listeners.entry(name.clone()).or_default();
+            self.sought_listener = Some(name);
+        }
     }
 
     fn remove_runner_set(&mut self, ars: &AutoscalingRunnerSet, step: &mut Step) -> bool {

@@ -54,6 +54,7 @@ impl ScaleSetMachine {
             Presence::Present(live) => self.correct_listener(ars, &live, &desired, step),
         };
         step.findings.listener = self.listener_finding(&name, parked);
+        self.tell_problem(ars, &name, step);
         let child = self.listeners.get(&name);
         settled && (parked || child.is_some_and(super::children::ListenerChild::is_ready))
     }
@@ -213,6 +214,27 @@ impl ScaleSetMachine {
         false
     }
 
+    /// Tells what has to be mended in what the listener is made from. One that runs goes on
+    /// with what it has, but runners need the same credentials, so the scale set is not ready.
+    fn tell_problem(&mut self, ars: &AutoscalingRunnerSet, name: &str, step: &mut Step) {
+        const TOPIC: &str = "SourceUnusable";
+        let Some(child) = self.listeners.get(name) else {
+            return;
+        };
+        let Some(report) = child.report.as_ref() else {
+            // nothing is known yet, or a successor is being made: it will say
+            return;
+        };
+        let Some((reason, message)) = report.problem.clone() else {
+            self.settle(TOPIC);
+            return;
+        };
+        if report.ready {
+            step.findings.ready = Finding::fails(reason, &message);
+        }
+        self.announce(ars, EventSeverity::Warning, TOPIC, message, step);
+    }
+
     fn listener_finding(&self, name: &str, parked: bool) -> Finding {
         if parked {
             return Finding::fails("Stopped", OUTDATED);
@@ -233,9 +255,13 @@ impl ScaleSetMachine {
             (_, Some(live)) if going(live) => {
                 Finding::fails("Replacing", "the listener is being replaced")
             }
-            (Some(report), _) if report.ready => {
-                Finding::holds("ListenerRunning", "the listener runs")
-            }
+            (Some(report), _) if report.ready => match &report.problem {
+                Some((reason, message)) => Finding::holds(
+                    reason,
+                    format!("the listener runs with what it was started with; {message}"),
+                ),
+                None => Finding::holds("ListenerRunning", "the listener runs"),
+            },
             (Some(report), _) => match &report.reason {
                 Some((reason, message)) => Finding::fails(reason, message),
                 None => Finding::fails("Starting", "the listener is being set up"),

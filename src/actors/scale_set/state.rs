@@ -43,6 +43,8 @@ pub struct ScaleSetMachine {
     pub(super) ars: Owned<AutoscalingRunnerSet>,
     /// By the name of the AutoscalingListener: one under an old name may linger.
     pub(super) listeners: BTreeMap<String, ListenerChild>,
+    /// Name of the AutoscalingListener that the deletion has looked for.
+    pub(super) sought_listener: Option<String>,
     pub(super) runner_set: RunnerSetChild,
     pub(super) registration: Registration,
     pub(super) deregistration: Deregistration,
@@ -93,6 +95,7 @@ impl ScaleSetMachine {
             synced: false,
             ars: Owned::default(),
             listeners: BTreeMap::new(),
+            sought_listener: None,
             runner_set: RunnerSetChild::default(),
             registration: Registration::default(),
             deregistration: Deregistration::default(),
@@ -171,6 +174,7 @@ impl ScaleSetMachine {
                 self.registration = Registration::default();
                 self.deregistration = Deregistration::default();
                 self.protection = Protection::default();
+                self.sought_listener = None;
                 self.announced.clear();
             }
             // a person has changed something: it is tried at once

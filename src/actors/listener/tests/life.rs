@@ -9,6 +9,7 @@ use serde_json::json;
 use super::world::{CONTROLLER, NAME, RUNNERS, World, secret};
 use crate::actors::Machine;
 use crate::api::AutoscalingListener;
+use crate::api::constants::labels;
 use crate::messages::{Input, Kind, ListenerCommand};
 
 #[test]
@@ -576,4 +577,77 @@ fn a_successor_of_an_orphan_is_kept() {
     world.pass(1);
     assert!(!world.stopped);
     assert!(world.pod().is_some());
+}
+
+#[test]
+fn a_role_that_lost_the_labels_of_its_listener_gets_them_back() {
+    for kind in [Kind::Role, Kind::RoleBinding] {
+        let mut world = labelled();
+        world.cluster.edit(kind, RUNNERS, NAME, |object| {
+            let all = object["metadata"]["labels"].as_object_mut().unwrap();
+            all.remove(labels::LISTENER_NAME);
+            all.remove(labels::LISTENER_NAMESPACE);
+        });
+        world.settle();
+        let reference = crate::messages::ObjectRef::new(kind, RUNNERS, NAME);
+        let labels = world.cluster.objects[&reference].meta().labels.clone();
+        assert_eq!(labels.unwrap()[labels::LISTENER_NAME], NAME, "{kind}");
+        assert!(world.events.is_empty(), "{:?}", world.events);
+        assert_eq!(world.cluster.count("delete"), 0);
+    }
+}
+
+#[test]
+fn a_role_of_another_listener_or_of_nobody_is_left_alone() {
+    for theirs in [
+        json!({(labels::LISTENER_NAMESPACE): "elsewhere"}),
+        json!({(labels::SCALE_SET_NAME): "other", (labels::LISTENER_NAME): null}),
+        json!({(labels::COMPONENT): null, (labels::LISTENER_NAME): null}),
+    ] {
+        let mut world = labelled();
+        world.cluster.edit(Kind::Role, RUNNERS, NAME, |role| {
+            json_patch::merge(&mut role["metadata"]["labels"], &theirs);
+        });
+        world
+            .cluster
+            .delete(Kind::AutoscalingListener, CONTROLLER, NAME);
+        world.settle();
+        world.finish_pod();
+        world.pass(60);
+        assert!(world.stopped);
+        assert_eq!(world.cluster.names(Kind::Role), [NAME], "{theirs}");
+    }
+}
+
+/// Running, with the labels that a scale set gives its listener.
+fn labelled() -> World {
+    let mut world = World::new();
+    world
+        .cluster
+        .edit(Kind::AutoscalingListener, CONTROLLER, NAME, |al| {
+            al["metadata"]["labels"][labels::SCALE_SET_NAME] = json!("pool");
+            al["metadata"]["labels"][labels::SCALE_SET_NAMESPACE] = json!(RUNNERS);
+        });
+    world.pass(1);
+    world.start_pod();
+    world.settle();
+    world
+}
+
+#[test]
+fn a_listener_started_anew_does_not_report_before_it_has_looked_at_its_sources() {
+    let mut world = World::running();
+    world.cluster.vanish(Kind::Secret, RUNNERS, "credentials");
+    world.pass(120);
+    let (reason, message) = world.report().problem.clone().unwrap();
+    assert_eq!(reason, "SourceMissing");
+    assert!(message.contains("runners/credentials"), "{message}");
+    let told = world.reports.len();
+    world.restart();
+    world.settle();
+    let since: Vec<_> = world.reports[told..]
+        .iter()
+        .map(|report| (report.ready, report.problem.is_some()))
+        .collect();
+    assert_eq!(since, [(true, true)]);
 }

@@ -2,10 +2,14 @@
 
 use serde_json::json;
 
-use super::world::{POOL, RUNNERS, World};
+use super::world::{CONTROLLER, POOL, RUNNERS, World};
+use crate::actors::Machine;
 use crate::actors::listener::tests::cluster::{Fault, from_value};
 use crate::actors::scale_set::ScaleSetReport;
-use crate::messages::{ActionsErrorKind, Kind, KubeErrorKind, KubeRequest, RunnerCounts};
+use crate::api::constants::labels;
+use crate::messages::{
+    ActionsErrorKind, Effect, Input, Kind, KubeErrorKind, KubeRequest, RunnerCounts,
+};
 
 const PROTECTION: &str = "actions.github.com/cleanup-protection";
 
@@ -64,12 +68,120 @@ fn a_busy_runner_is_waited_for_and_the_service_is_not_called_before() {
 }
 
 #[test]
+fn a_deletion_that_waits_for_a_busy_runner_is_at_rest() {
+    let mut world = World::settled();
+    world.count_runners(RunnerCounts {
+        running: 1,
+        ..RunnerCounts::default()
+    });
+    delete(&mut world);
+    world.pass(60);
+    let (requests, directives) = (world.cluster.requests, world.directives.len());
+    for _ in 0..3600 {
+        world.pass(1);
+        let now = world.cluster.now;
+        let effects = world.machine.step(now, Input::Tick);
+        let other = effects
+            .iter()
+            .filter(|effect| !matches!(effect, Effect::WakeAt(_)));
+        assert_eq!(other.count(), 0, "{effects:?}");
+        world.play_runner_set();
+    }
+    world.settle();
+    assert_eq!(world.cluster.requests, requests);
+    assert_eq!(world.directives.len(), directives);
+}
+
+#[test]
+fn a_successor_of_a_deleted_scale_set_has_its_listener_looked_for_again() {
+    let mut world = World::settled();
+    delete(&mut world);
+    world.pass(60);
+    assert!(world.stopped);
+    world.stopped = false;
+    world.apply(super::world::scale_set());
+    world.restart();
+    world.pass(60);
+    assert_eq!(world.cluster.names(Kind::AutoscalingListener).len(), 1);
+    delete(&mut world);
+    world.pass(60);
+    assert_gone(&world);
+}
+
+#[test]
+fn a_role_that_lost_the_labels_of_its_listener_goes_too() {
+    for kind in [Kind::Role, Kind::RoleBinding] {
+        let mut world = World::settled();
+        let name = world.cluster.names(kind).remove(0);
+        delete_unlabelled(&mut world, kind, &name);
+        world.pass(60);
+        assert!(world.cluster.names(kind).is_empty(), "{kind}");
+        assert_gone(&world);
+    }
+}
+
+/// Takes the listener's labels off the object at the moment of the deletion.
+fn delete_unlabelled(world: &mut World, kind: Kind, name: &str) {
+    world.cluster.edit(kind, RUNNERS, name, |object| {
+        let labels = object["metadata"]["labels"].as_object_mut().unwrap();
+        labels.remove(labels::LISTENER_NAME);
+        labels.remove(labels::LISTENER_NAMESPACE);
+    });
+    world
+        .cluster
+        .delete(Kind::AutoscalingListener, CONTROLLER, name);
+    delete(world);
+}
+
+#[test]
+fn refused_credentials_are_tried_for_a_minute() {
+    let mut world = World::settled();
+    world.service.fault = Some(ActionsErrorKind::Unauthorized);
+    delete(&mut world);
+    world.pass(30);
+    assert!(!world.stopped);
+    assert_eq!(world.events_of("ScaleSetLeft"), 0);
+    world.service.fault = None;
+    world.pass(60);
+    assert_gone(&world);
+    assert!(world.service.sets.is_empty());
+    assert_eq!(world.events_of("ScaleSetLeft"), 0);
+}
+
+#[test]
+fn one_refusal_after_a_long_outage_does_not_end_the_deletion() {
+    let mut world = World::settled();
+    world.service.fault = Some(ActionsErrorKind::Unavailable);
+    delete(&mut world);
+    world.pass(300);
+    world.service.fault = Some(ActionsErrorKind::Unauthorized);
+    let calls = world.service.count("delete_scale_set");
+    while world.service.count("delete_scale_set") == calls {
+        world.pass(1);
+    }
+    world.pass(1);
+    assert!(!world.stopped);
+    world.service.fault = None;
+    world.pass(120);
+    assert_gone(&world);
+    assert!(world.service.sets.is_empty());
+}
+
+#[test]
+fn credentials_that_stay_refused_do_not_hold_the_deletion() {
+    let mut world = World::settled();
+    world.service.fault = Some(ActionsErrorKind::Unauthorized);
+    delete(&mut world);
+    world.pass(180);
+    assert_gone(&world);
+    let calls = world.service.count("delete_scale_set");
+    assert!((4..=10).contains(&calls), "{calls}");
+    assert_eq!(world.events_of("ScaleSetLeft"), 1);
+}
+
+#[test]
 fn unusable_credentials_do_not_hold_the_deletion() {
-    for kind in [
-        ActionsErrorKind::Credentials,
-        ActionsErrorKind::Unauthorized,
-        ActionsErrorKind::Config,
-    ] {
+    for kind in [ActionsErrorKind::Credentials, ActionsErrorKind::Config] {
         let mut world = World::settled();
         world.service.fault = Some(kind);
         delete(&mut world);

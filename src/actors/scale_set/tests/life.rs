@@ -6,7 +6,9 @@ use super::world::{CONTROLLER, POOL, RUNNERS, World, scale_set};
 use crate::actors::listener::tests::cluster::Fault;
 use crate::actors::scale_set::ScaleSetReport;
 use crate::api::AutoscalingRunnerSetPhase as Phase;
-use crate::messages::{Effect, Kind, KubeErrorKind, KubeRequest, RunnerCounts, Tally};
+use crate::messages::{
+    Effect, Kind, KubeErrorKind, KubeObject, KubeRequest, ObjectRef, RunnerCounts, Tally,
+};
 
 #[test]
 fn a_manifest_becomes_a_scale_set_that_takes_jobs() {
@@ -479,4 +481,88 @@ fn a_listener_whose_owner_fields_were_edited_is_still_ours() {
     world.pass(10);
     assert_eq!(world.al().spec.autoscaling_runner_set_name, POOL);
     assert_eq!(world.phase(), Some(Phase::Running));
+}
+
+#[test]
+fn credentials_that_are_lost_while_the_listener_runs_are_told_and_heal() {
+    let mut world = World::settled();
+    let credentials = ObjectRef::new(Kind::Secret, RUNNERS, "credentials");
+    let secret = world.cluster.objects[&credentials].clone();
+    let pods = world.cluster.count("create Pod");
+    world.cluster.vanish(Kind::Secret, RUNNERS, "credentials");
+    world.pass(600);
+    let told = world.condition("ListenerReady");
+    assert!(told.starts_with("True SourceMissing"), "{told}");
+    assert!(told.contains("runners/credentials"), "{told}");
+    let told = world.condition("Ready");
+    assert!(told.starts_with("False SourceMissing"), "{told}");
+    assert_eq!(world.phase(), Some(Phase::Running));
+    assert_eq!(world.events_of("SourceUnusable"), 1);
+    let event = world.events.last().unwrap();
+    assert_eq!(event.about, world.ars().reference());
+    assert!(event.message.contains("runners/credentials"), "{event:?}");
+    let writes = world.cluster.writes.len();
+    world.pass(3600);
+    assert_eq!(world.cluster.writes.len(), writes);
+    assert_eq!(world.events_of("SourceUnusable"), 1);
+
+    world.cluster.apply(secret);
+    world.pass(60);
+    let told = world.condition("Ready");
+    assert!(told.starts_with("True Ready"), "{told}");
+    let told = world.condition("ListenerReady");
+    assert!(told.starts_with("True ListenerRunning"), "{told}");
+    assert_eq!(world.cluster.count("create Pod"), pods);
+
+    world.cluster.vanish(Kind::Secret, RUNNERS, "credentials");
+    world.pass(120);
+    assert_eq!(world.events_of("SourceUnusable"), 2, "it is news again");
+}
+
+#[test]
+fn credentials_that_become_unusable_while_the_listener_runs_are_told_without_their_value() {
+    let mut world = World::settled();
+    world
+        .cluster
+        .edit(Kind::Secret, RUNNERS, "credentials", |secret| {
+            secret["data"] = json!({"github_token": "aHVzaA==", "github_app_id": "MQ=="});
+        });
+    world.pass(120);
+    let told = world.condition("Ready");
+    assert!(told.starts_with("False CredentialsUnusable"), "{told}");
+    assert_eq!(world.events_of("SourceUnusable"), 1);
+    // another problem is another event
+    world.cluster.vanish(Kind::Secret, RUNNERS, "credentials");
+    world.pass(120);
+    assert_eq!(world.events_of("SourceUnusable"), 2);
+    assert!(!format!("{:?}", world.events).contains("hush"));
+}
+
+#[test]
+fn a_secret_that_is_missing_before_there_is_a_listener_is_an_event_too() {
+    let mut world = World::settled();
+    world.edit(|ars| ars["spec"]["githubConfigSecret"] = json!("renamed"));
+    world.pass(600);
+    let told = world.condition("ListenerReady");
+    assert!(told.starts_with("False SourceMissing"), "{told}");
+    assert_eq!(world.events_of("SourceUnusable"), 1);
+    assert!(world.cluster.names(Kind::Pod).is_empty());
+}
+
+#[test]
+fn a_controller_started_anew_does_not_take_lost_credentials_for_found() {
+    let mut world = World::settled();
+    world.cluster.vanish(Kind::Secret, RUNNERS, "credentials");
+    world.pass(120);
+    let writes = world.cluster.writes.len();
+    world.restart();
+    world.pass(60);
+    assert_eq!(
+        world.cluster.writes.len(),
+        writes,
+        "{:?}",
+        &world.cluster.writes[writes..]
+    );
+    let told = world.condition("Ready");
+    assert!(told.starts_with("False SourceMissing"), "{told}");
 }
