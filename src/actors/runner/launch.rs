@@ -79,7 +79,7 @@ impl RunnerMachine {
             && !is_counted(er, &uid)
         {
             let reason = reason("PodVanished", "the runner's pod was deleted from outside");
-            return self.count_failure(er, &uid, &reason, turn);
+            return self.count_failure(er, &uid, &reason, false, turn);
         }
         if view::has_job(er) {
             let reason = reason(
@@ -176,7 +176,7 @@ impl RunnerMachine {
                 if !view::has_job(er) && is_counted(er, uid) {
                     self.remove_pod(pod, &state, turn);
                 } else {
-                    self.count_failure(er, uid, reason, turn);
+                    self.count_failure(er, uid, reason, state.permanent, turn);
                 }
             }
             None => {
@@ -243,12 +243,14 @@ impl RunnerMachine {
 
     // === failures ===
 
-    /// Counts the end of a pod. With a job it is the runner's end, for the service fails the job.
+    /// Counts the end of a pod. With a job it is the runner's end, for the service fails the
+    /// job, and so it is where the next pod would end in the same way.
     fn count_failure(
         &mut self,
         er: &EphemeralRunner,
         uid: &str,
         reason: &Reason,
+        permanent: bool,
         turn: &mut Turn<Self>,
     ) {
         if view::has_job(er) {
@@ -260,7 +262,7 @@ impl RunnerMachine {
             failures.insert(old.to_owned(), serde_json::Value::Null);
         }
         failures.insert(uid.to_owned(), json!(turn.now));
-        let failed = recent > MAX_FAILURES;
+        let failed = permanent || recent > MAX_FAILURES;
         let written = self.write_status(
             er,
             StatusWrite {

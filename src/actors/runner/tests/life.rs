@@ -321,6 +321,39 @@ fn the_sixth_failure_within_a_day_fails_the_runner() {
 }
 
 #[test]
+fn an_image_that_cannot_be_had_fails_the_runner_without_another_pod() {
+    for (word, patience) in [
+        ("InvalidImageName", 0),
+        ("ErrImageNeverPull", 0),
+        ("ImagePullBackOff", 600),
+        ("ErrImagePull", 600),
+    ] {
+        let waiting = json!({ "waiting": { "reason": word, "message": "no img:1" } });
+        let (mut hand, mut asked) = Hand::found(
+            er(20, known(json!({ "reason": "ImagePullBackOff" }))),
+            Some(pod_in(21, "Pending", waiting, running())),
+        );
+        if patience > 0 {
+            assert!(asked.is_empty(), "{word}: {asked:?}");
+            assert!(hand.after(patience - 1).is_empty(), "{word}");
+            asked = hand.after(1);
+        }
+        assert_eq!(asked.len(), 1, "{word}");
+        assert!(asked[0].contains(r#""phase":"Failed""#), "{asked:?}");
+        assert!(asked[0].contains(r#""failures":{"pod-uid":""#), "{asked:?}");
+        assert!(asked[0].contains("no img:1"), "{asked:?}");
+        assert_eq!(hand.events, ["RunnerFailed"], "{word}");
+        let failed = er(
+            23,
+            known(json!({ "phase": "Failed", "failures": { "pod-uid": start() } })),
+        );
+        let asked = hand.kube(Tag::WriteStatus, answer(Object::EphemeralRunner(failed)));
+        assert_eq!(asked, ["delete Pod", "get Secret"], "{word}");
+        assert_eq!(hand.report.clone().unwrap().state, RunnerState::Failed);
+    }
+}
+
+#[test]
 fn a_failure_is_counted_once_however_often_it_is_seen() {
     let counted = known(json!({ "failures": { "pod-uid": start() } }));
     let failed = pod_in(21, "Failed", ended(1), ended(0));

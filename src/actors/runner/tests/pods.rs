@@ -109,6 +109,31 @@ fn images_that_can_never_be_pulled_fail_at_once_and_others_after_ten_minutes() {
 }
 
 #[test]
+fn an_image_that_cannot_be_had_is_named_and_stays_so_for_the_next_pod() {
+    for (word, message, shown) in [
+        ("ErrImageNeverPull", "because", r#"image "img:1": because"#),
+        ("ErrImagePull", "no img:1 here", "no img:1 here"),
+        ("InvalidImageName", "", r#"image "img:1" cannot be had"#),
+    ] {
+        let mut value = json!(*pod_in(1, "Pending", waiting(word), running()));
+        let runner = &mut value["status"]["containerStatuses"][0];
+        runner["image"] = json!("img:1");
+        runner["state"]["waiting"]["message"] = json!(message);
+        let late = state(&serde_json::from_value(value).unwrap(), 600);
+        let Some(End::Failed((_, said))) = &late.end else {
+            panic!("{late:?}");
+        };
+        assert_eq!(said, shown);
+        assert!(late.permanent, "{word}");
+    }
+    let early = pod_in(1, "Pending", waiting("ErrImagePull"), running());
+    assert!(!state(&early, 599).permanent, "it may come yet");
+    assert!(!state(&pod_in(1, "Failed", ended(1), ended(0)), 0).permanent);
+    let slow = pod_in(1, "Pending", waiting("ContainerCreating"), running());
+    assert!(!state(&slow, 600).permanent);
+}
+
+#[test]
 fn a_scheduled_pod_that_does_not_start_its_runner_fails_after_ten_minutes() {
     let creating = pod_in(1, "Pending", waiting("ContainerCreating"), running());
     assert_eq!(state(&creating, 599).end, None);
