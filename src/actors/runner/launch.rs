@@ -11,6 +11,7 @@ use super::registration::Standing;
 use super::status::{Change, StatusWrite};
 use super::turn::Turn;
 use super::view;
+use crate::actors::backoff::RECREATION;
 use crate::actors::tracked::Tracked;
 use crate::api::constants::finalizers;
 use crate::api::{EphemeralRunner, EphemeralRunnerPhase};
@@ -18,8 +19,6 @@ use crate::clock::{Timestamp, after};
 use crate::messages::{Kind, KubeRequest, Object};
 use crate::resources;
 
-/// How long to wait, in seconds, before the next pod, by the number of pods that have failed.
-const POD_DELAYS: [i64; 6] = [0, 5, 10, 20, 40, 80];
 /// So many pods may fail within a day; one more, and the runner has failed.
 const MAX_FAILURES: usize = 5;
 /// For how many seconds a failure counts.
@@ -94,7 +93,7 @@ impl RunnerMachine {
         if self.quota_holds(er, turn) {
             return self.note_trouble(er, turn);
         }
-        let due = next_attempt(er, turn.now);
+        let due = self.next_attempt(er, turn.now);
         if due > turn.now {
             return turn.wake_at(due);
         }
@@ -153,6 +152,16 @@ impl RunnerMachine {
             self.pod.begin();
             turn.kube(Tag::CreatePod, KubeRequest::Create(Object::from(pod)));
         }
+    }
+
+    /// When the next pod may be made. Runners that failed together do not come back together.
+    fn next_attempt(&self, er: &EphemeralRunner, now: Timestamp) -> Timestamp {
+        let count = recent_failures(er, now).count().min(MAX_FAILURES);
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        let who = format!("{}/{}", self.namespace, self.name);
+        recent_failures(er, now)
+            .max()
+            .map_or(now, |last| RECREATION.until(last, count, &who))
     }
 
     // === with a pod ===
@@ -351,14 +360,6 @@ fn recent_failures(er: &EphemeralRunner, now: Timestamp) -> impl Iterator<Item =
 
 fn is_counted(er: &EphemeralRunner, uid: &str) -> bool {
     failures_of(er).any(|(counted, _)| counted == uid)
-}
-
-/// When the next pod may be made.
-fn next_attempt(er: &EphemeralRunner, now: Timestamp) -> Timestamp {
-    let count = recent_failures(er, now).count();
-    recent_failures(er, now).max().map_or(now, |last| {
-        after(last, POD_DELAYS[count.min(POD_DELAYS.len() - 1)])
-    })
 }
 
 fn name_taken(what: &str) -> Reason {
