@@ -172,6 +172,7 @@ impl RunnerMachine {
         self.learn_id(er, turn);
         let state = judge(pod, turn.now);
         turn.wake_at_some(state.gives_up);
+        turn.wake_at_some(state.complains);
         match &state.end {
             Some(End::Succeeded) => {
                 self.finish(er, EphemeralRunnerPhase::Succeeded, Change::Clear, turn);

@@ -9,6 +9,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use crate::api::constants::{EXIT_CODE_OUTDATED, RUNNER_CONTAINER};
 use crate::clock::{Timestamp, after};
 
+/// How long, in seconds, a pod may wait for a node before that is worth a word: a cluster that
+/// grows on demand takes a moment.
+const NODE_PATIENCE: i64 = 60;
 /// How long, in seconds, a scheduled pod may go without starting its runner, and how long an
 /// image may refuse to be pulled.
 pub const START_PATIENCE: i64 = 600;
@@ -51,6 +54,8 @@ pub struct PodState {
     pub trouble: Option<Reason>,
     /// When that counts as a failure.
     pub gives_up: Option<Timestamp>,
+    /// When it counts as trouble that no node takes the pod.
+    pub complains: Option<Timestamp>,
 }
 
 /// Reads a pod as it is at `now`.
@@ -61,11 +66,18 @@ pub fn judge(pod: &Pod, now: Timestamp) -> PodState {
     let runner = runner_status(status);
     let state = runner.and_then(|runner| runner.state.as_ref());
     let runs = !is_over(status) && state.is_some_and(|state| state.running.is_some());
-    let (mut end, trouble, gives_up) = match ended(pod, status) {
+    let unplaced = unplaced(pod, status);
+    let complains = unplaced
+        .as_ref()
+        .map(|(since, _)| after(*since, NODE_PATIENCE));
+    let (mut end, mut trouble, gives_up) = match ended(pod, status) {
         Some(end) => (Some(end), None, None),
         None if runs => (None, None, None),
         None => waiting(pod, status, now),
     };
+    if end.is_none() && complains.is_some_and(|time| time <= now) {
+        trouble = unplaced.map(|(_, reason)| reason);
+    }
     if end.is_none() && gives_up.is_some_and(|time| time <= now) {
         end = Some(End::Failed(trouble.clone().unwrap_or_else(|| {
             reason(
@@ -86,6 +98,7 @@ pub fn judge(pod: &Pod, now: Timestamp) -> PodState {
         permanent,
         trouble,
         gives_up,
+        complains,
     }
 }
 
@@ -247,6 +260,22 @@ fn scheduled(pod: &Pod, status: &PodStatus) -> Option<Timestamp> {
             .map(|Time(time)| *time),
         _ => None,
     }
+}
+
+/// Since when the scheduler finds no node for the pod, and what it says.
+fn unplaced(pod: &Pod, status: &PodStatus) -> Option<(Timestamp, Reason)> {
+    let mut conditions = status.conditions.iter().flatten();
+    let refusal = conditions.find(|is| is.type_ == "PodScheduled" && is.status == "False")?;
+    let since = refusal
+        .last_transition_time
+        .as_ref()
+        .or(pod.metadata.creation_timestamp.as_ref())?;
+    let word = refusal.reason.as_deref().unwrap_or("Unschedulable");
+    let message = refusal
+        .message
+        .as_deref()
+        .unwrap_or("no node takes the pod");
+    Some((since.0, reason(word, message)))
 }
 
 fn initialized(status: &PodStatus) -> Option<Timestamp> {

@@ -242,6 +242,33 @@ fn a_runner_whose_job_has_ended_gets_thirty_seconds_to_end_itself() {
 }
 
 #[test]
+fn a_runner_says_once_that_no_node_takes_its_pod() {
+    let unplaced = |message: &str| {
+        let mut value = json!(*pod(
+            21,
+            json!({ "phase": "Pending", "conditions": [{ "type": "PodScheduled",
+                "status": "False", "reason": "Unschedulable", "message": message,
+                "lastTransitionTime": start() }] }),
+        ));
+        value["spec"]["nodeName"] = serde_json::Value::Null;
+        std::sync::Arc::new(serde_json::from_value(value).unwrap())
+    };
+    let (mut hand, asked) = Hand::found(er(20, known(json!({}))), Some(unplaced("0/3 nodes")));
+    assert!(asked.is_empty(), "{asked:?}");
+    assert_eq!(hand.wakes_in(), Some(60));
+    assert_eq!(
+        hand.after(60),
+        [r#"patch EphemeralRunner {"status":{"message":"0/3 nodes","reason":"Unschedulable"}}"#]
+    );
+    let noted = er(22, known(json!({ "reason": "Unschedulable" })));
+    hand.kube(Tag::WriteStatus, answer(Object::EphemeralRunner(noted)));
+    assert!(hand.sees_pod(unplaced("0/4 nodes")).is_empty());
+    assert!(hand.after(3_600).is_empty());
+    let up = hand.sees_pod(pod_in(23, "Running", running(), running()));
+    assert!(up[0].contains(r#""reason":null"#), "{up:?}");
+}
+
+#[test]
 fn a_runner_whose_pod_hangs_in_deletion_fails_after_ten_minutes() {
     let mut hanging = json!(*pod_in(21, "Running", running(), running()));
     hanging["metadata"]["deletionTimestamp"] = json!(start());

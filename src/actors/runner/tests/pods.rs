@@ -162,6 +162,30 @@ fn an_unscheduled_pod_is_left_alone_and_needs_no_grace() {
 }
 
 #[test]
+fn a_pod_that_no_node_takes_for_a_minute_is_in_trouble_and_does_not_give_up() {
+    let mut value = json!(*pod(
+        1,
+        json!({ "phase": "Pending", "conditions": [
+            { "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+              "message": "0/3 nodes are available", "lastTransitionTime": after(start(), 5) }] }),
+    ));
+    value["spec"]["nodeName"] = Value::Null;
+    let pod: Pod = serde_json::from_value(value).unwrap();
+    let early = state(&pod, 64);
+    assert_eq!(early.trouble, None);
+    assert_eq!(early.complains, Some(after(start(), 65)));
+    let late = state(&pod, 65);
+    assert_eq!(
+        late.trouble,
+        Some((
+            "Unschedulable".to_owned(),
+            "0/3 nodes are available".to_owned()
+        ))
+    );
+    assert_eq!(state(&pod, 100_000).end, None);
+}
+
+#[test]
 fn a_pod_is_ready_only_while_its_runner_runs() {
     let up = state(&pod_in(1, "Running", running(), running()), 0);
     assert!(up.ready && up.runs && up.can_run);
