@@ -89,6 +89,9 @@ impl RunnerMachine {
         let alive = pod.as_ref().is_some_and(|(_, state)| state.can_run);
         let released = self.deregister(er, pod.is_none(), turn);
         if alive && !released {
+            if self.registration.job_runs {
+                self.note_job_wait(er, turn);
+            }
             if let Some((pod, _)) = &pod {
                 self.force_pod(pod, turn);
             }

@@ -11,6 +11,7 @@ use super::registration::Standing;
 use super::status::{Change, StatusWrite};
 use super::turn::Turn;
 use super::view;
+use crate::actors::backoff::RECREATION;
 use crate::actors::tracked::Tracked;
 use crate::api::constants::finalizers;
 use crate::api::{EphemeralRunner, EphemeralRunnerPhase};
@@ -18,8 +19,6 @@ use crate::clock::{Timestamp, after};
 use crate::messages::{Kind, KubeRequest, Object};
 use crate::resources;
 
-/// How long to wait, in seconds, before the next pod, by the number of pods that have failed.
-const POD_DELAYS: [i64; 6] = [0, 5, 10, 20, 40, 80];
 /// So many pods may fail within a day; one more, and the runner has failed.
 const MAX_FAILURES: usize = 5;
 /// For how many seconds a failure counts.
@@ -79,7 +78,7 @@ impl RunnerMachine {
             && !is_counted(er, &uid)
         {
             let reason = reason("PodVanished", "the runner's pod was deleted from outside");
-            return self.count_failure(er, &uid, &reason, turn);
+            return self.count_failure(er, &uid, &reason, false, turn);
         }
         if view::has_job(er) {
             let reason = reason(
@@ -94,7 +93,7 @@ impl RunnerMachine {
         if self.quota_holds(er, turn) {
             return self.note_trouble(er, turn);
         }
-        let due = next_attempt(er, turn.now);
+        let due = self.next_attempt(er, turn.now);
         if due > turn.now {
             return turn.wake_at(due);
         }
@@ -155,6 +154,16 @@ impl RunnerMachine {
         }
     }
 
+    /// When the next pod may be made. Runners that failed together do not come back together.
+    fn next_attempt(&self, er: &EphemeralRunner, now: Timestamp) -> Timestamp {
+        let count = recent_failures(er, now).count().min(MAX_FAILURES);
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        let who = format!("{}/{}", self.namespace, self.name);
+        recent_failures(er, now)
+            .max()
+            .map_or(now, |last| RECREATION.until(last, count, &who))
+    }
+
     // === with a pod ===
 
     fn follow(&mut self, er: &EphemeralRunner, pod: &Pod, turn: &mut Turn<Self>) {
@@ -163,6 +172,7 @@ impl RunnerMachine {
         self.learn_id(er, turn);
         let state = judge(pod, turn.now);
         turn.wake_at_some(state.gives_up);
+        turn.wake_at_some(state.complains);
         match &state.end {
             Some(End::Succeeded) => {
                 self.finish(er, EphemeralRunnerPhase::Succeeded, Change::Clear, turn);
@@ -176,7 +186,7 @@ impl RunnerMachine {
                 if !view::has_job(er) && is_counted(er, uid) {
                     self.remove_pod(pod, &state, turn);
                 } else {
-                    self.count_failure(er, uid, reason, turn);
+                    self.count_failure(er, uid, reason, state.permanent, turn);
                 }
             }
             None => {
@@ -243,12 +253,14 @@ impl RunnerMachine {
 
     // === failures ===
 
-    /// Counts the end of a pod. With a job it is the runner's end, for the service fails the job.
+    /// Counts the end of a pod. With a job it is the runner's end, for the service fails the
+    /// job, and so it is where the next pod would end in the same way.
     fn count_failure(
         &mut self,
         er: &EphemeralRunner,
         uid: &str,
         reason: &Reason,
+        permanent: bool,
         turn: &mut Turn<Self>,
     ) {
         if view::has_job(er) {
@@ -260,7 +272,7 @@ impl RunnerMachine {
             failures.insert(old.to_owned(), serde_json::Value::Null);
         }
         failures.insert(uid.to_owned(), json!(turn.now));
-        let failed = recent > MAX_FAILURES;
+        let failed = permanent || recent > MAX_FAILURES;
         let written = self.write_status(
             er,
             StatusWrite {
@@ -349,14 +361,6 @@ fn recent_failures(er: &EphemeralRunner, now: Timestamp) -> impl Iterator<Item =
 
 fn is_counted(er: &EphemeralRunner, uid: &str) -> bool {
     failures_of(er).any(|(counted, _)| counted == uid)
-}
-
-/// When the next pod may be made.
-fn next_attempt(er: &EphemeralRunner, now: Timestamp) -> Timestamp {
-    let count = recent_failures(er, now).count();
-    recent_failures(er, now).max().map_or(now, |last| {
-        after(last, POD_DELAYS[count.min(POD_DELAYS.len() - 1)])
-    })
 }
 
 fn name_taken(what: &str) -> Reason {

@@ -371,6 +371,8 @@ impl RunnerMachine {
     pub(super) fn refuse(&mut self) {
         self.asked = Asked::Nothing;
         self.refused = true;
+        // that was about this request; the next one asks anew
+        self.registration.job_runs = false;
     }
 
     pub(super) fn reference(&self, kind: Kind) -> ObjectRef {

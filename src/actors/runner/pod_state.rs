@@ -3,17 +3,23 @@
 //! The container `runner` decides. What the kubelet and others say of the pod as a whole
 //! counts where that container says nothing.
 
-use std::borrow::Cow;
-
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Pod, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::api::constants::{EXIT_CODE_OUTDATED, RUNNER_CONTAINER};
 use crate::clock::{Timestamp, after};
 
+/// How long, in seconds, a pod may wait for a node before that is worth a word: a cluster that
+/// grows on demand takes a moment.
+const NODE_PATIENCE: i64 = 60;
 /// How long, in seconds, a scheduled pod may go without starting its runner, and how long an
 /// image may refuse to be pulled.
 pub const START_PATIENCE: i64 = 600;
+
+/// The image is not there, or not now: the kubelet goes on trying.
+const IMAGE_PULL: &str = "ImagePullBackOff";
+/// No further try gets the image.
+const HOPELESS_IMAGE: [&str; 2] = ["InvalidImageName", "ErrImageNeverPull"];
 
 /// One word and a sentence.
 pub type Reason = (String, String);
@@ -34,6 +40,8 @@ pub enum End {
 pub struct PodState {
     /// How the runner ended, if it did.
     pub end: Option<End>,
+    /// Whether another pod of this runner would end in the same way.
+    pub permanent: bool,
     /// Whether the runner may run a job, now or later.
     pub can_run: bool,
     /// Whether the runner's container runs.
@@ -46,6 +54,8 @@ pub struct PodState {
     pub trouble: Option<Reason>,
     /// When that counts as a failure.
     pub gives_up: Option<Timestamp>,
+    /// When it counts as trouble that no node takes the pod.
+    pub complains: Option<Timestamp>,
 }
 
 /// Reads a pod as it is at `now`.
@@ -56,11 +66,18 @@ pub fn judge(pod: &Pod, now: Timestamp) -> PodState {
     let runner = runner_status(status);
     let state = runner.and_then(|runner| runner.state.as_ref());
     let runs = !is_over(status) && state.is_some_and(|state| state.running.is_some());
-    let (mut end, trouble, gives_up) = match ended(pod, status) {
+    let unplaced = unplaced(pod, status);
+    let complains = unplaced
+        .as_ref()
+        .map(|(since, _)| after(*since, NODE_PATIENCE));
+    let (mut end, mut trouble, gives_up) = match ended(pod, status) {
         Some(end) => (Some(end), None, None),
         None if runs => (None, None, None),
         None => waiting(pod, status, now),
     };
+    if end.is_none() && complains.is_some_and(|time| time <= now) {
+        trouble = unplaced.map(|(_, reason)| reason);
+    }
     if end.is_none() && gives_up.is_some_and(|time| time <= now) {
         end = Some(End::Failed(trouble.clone().unwrap_or_else(|| {
             reason(
@@ -69,6 +86,8 @@ pub fn judge(pod: &Pod, now: Timestamp) -> PodState {
             )
         })));
     }
+    // an image that cannot be had is as missing for the next pod
+    let permanent = end.is_some() && trouble.as_ref().is_some_and(is_about_image);
     let over = is_over(status) || state.is_some_and(|state| state.terminated.is_some());
     PodState {
         can_run: !over && !matches!(end, Some(End::Succeeded | End::Outdated(_))),
@@ -76,8 +95,10 @@ pub fn judge(pod: &Pod, now: Timestamp) -> PodState {
         ready: runs && condition(status, "Ready").is_some_and(|(is, _)| is),
         is_dead: is_over(status) || is_untouched(pod, status) || all_terminated(pod, status),
         end,
+        permanent,
         trouble,
         gives_up,
+        complains,
     }
 }
 
@@ -177,9 +198,8 @@ fn waiting(
         .iter()
         .chain(&status.container_statuses)
         .flatten();
-    if let Some((word, message)) = statuses.clone().find_map(image_trouble) {
-        let found = reason(&word, message);
-        if matches!(word.as_ref(), "InvalidImageName" | "ErrImageNeverPull") {
+    if let Some(found) = statuses.clone().find_map(image_trouble) {
+        if found.0 != IMAGE_PULL {
             return (Some(End::Failed(found.clone())), Some(found), None);
         }
         let since = initialized(status).map_or(scheduled, |time| time.max(scheduled));
@@ -209,17 +229,24 @@ fn waiting(
 
 /// Why a container's image cannot be had. The kubelet alternates between trying and waiting;
 /// both are one trouble.
-fn image_trouble(container: &ContainerStatus) -> Option<(Cow<'_, str>, &str)> {
+fn image_trouble(container: &ContainerStatus) -> Option<Reason> {
     let waiting = container.state.as_ref()?.waiting.as_ref()?;
     let word = match waiting.reason.as_deref()? {
-        "ErrImagePull" | "ImagePullBackOff" => "ImagePullBackOff",
-        word @ ("InvalidImageName" | "ErrImageNeverPull") => word,
+        "ErrImagePull" | IMAGE_PULL => IMAGE_PULL,
+        word if HOPELESS_IMAGE.contains(&word) => word,
         _ => return None,
     };
-    Some((
-        Cow::Borrowed(word),
-        waiting.message.as_deref().unwrap_or_default(),
-    ))
+    let image = container.image.as_str();
+    let message = match waiting.message.as_deref().unwrap_or_default() {
+        "" => format!("image {image:?} cannot be had"),
+        text if text.contains(image) => text.to_owned(),
+        text => format!("image {image:?}: {text}"),
+    };
+    Some(reason(word, &message))
+}
+
+fn is_about_image((word, _): &Reason) -> bool {
+    word == IMAGE_PULL || HOPELESS_IMAGE.contains(&word.as_str())
 }
 
 fn scheduled(pod: &Pod, status: &PodStatus) -> Option<Timestamp> {
@@ -233,6 +260,22 @@ fn scheduled(pod: &Pod, status: &PodStatus) -> Option<Timestamp> {
             .map(|Time(time)| *time),
         _ => None,
     }
+}
+
+/// Since when the scheduler finds no node for the pod, and what it says.
+fn unplaced(pod: &Pod, status: &PodStatus) -> Option<(Timestamp, Reason)> {
+    let mut conditions = status.conditions.iter().flatten();
+    let refusal = conditions.find(|is| is.type_ == "PodScheduled" && is.status == "False")?;
+    let since = refusal
+        .last_transition_time
+        .as_ref()
+        .or(pod.metadata.creation_timestamp.as_ref())?;
+    let word = refusal.reason.as_deref().unwrap_or("Unschedulable");
+    let message = refusal
+        .message
+        .as_deref()
+        .unwrap_or("no node takes the pod");
+    Some((since.0, reason(word, message)))
 }
 
 fn initialized(status: &PodStatus) -> Option<Timestamp> {

@@ -15,6 +15,9 @@ use crate::messages::{EventSeverity, Kind, KubeError, KubeErrorKind, KubeRequest
 /// without waiting for it; in most lives one write is enough.
 const FIRST_WRITE: i64 = 5;
 
+/// The reason of a runner that is being deleted while its job runs.
+const JOB_WAIT: &str = "WaitsForJob";
+
 /// What becomes of reason and message.
 pub(super) enum Change {
     Keep,
@@ -176,6 +179,21 @@ impl RunnerMachine {
                 phase: None,
                 ready: None,
                 reason: Change::Set(trouble),
+                failures: None,
+            };
+            self.write_status(er, write, turn);
+        }
+    }
+
+    /// Puts it on record that a runner that is to go waits for its job. Once: the wait may be
+    /// hours long.
+    pub(super) fn note_job_wait(&mut self, er: &EphemeralRunner, turn: &mut Turn<Self>) {
+        if recorded_reason(er) != Some(JOB_WAIT) {
+            let message = "the runner is being deleted and waits for its job to end";
+            let write = StatusWrite {
+                phase: None,
+                ready: None,
+                reason: Change::Set((JOB_WAIT.to_owned(), message.to_owned())),
                 failures: None,
             };
             self.write_status(er, write, turn);

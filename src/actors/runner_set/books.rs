@@ -73,6 +73,7 @@ pub(super) struct Books {
     runners: BTreeMap<String, Entry>,
     counts: [i64; CLASSES],
     patches: BTreeMap<i64, u64>,
+    revisions: BTreeMap<i64, u64>,
     releases: usize,
     // runners that were told nothing, by what they may be told
     idle: Queue,
@@ -243,6 +244,11 @@ impl Books {
         self.patches.last_key_value().map_or(0, |(id, _)| *id)
     }
 
+    /// The lowest revision that a runner was made under, if there are runners.
+    pub fn oldest_revision(&self) -> Option<i64> {
+        self.revisions.first_key_value().map(|(id, _)| *id)
+    }
+
     /// Runners that were told to release themselves and have not answered.
     pub const fn releases(&self) -> usize {
         self.releases
@@ -369,6 +375,7 @@ impl Books {
     fn link(&mut self, name: String, entry: Entry) {
         self.counts[entry.class as usize] += 1;
         *self.patches.entry(entry.report.patch_id).or_default() += 1;
+        *self.revisions.entry(entry.report.revision).or_default() += 1;
         if matches!(entry.told, Some((RunnerCommand::Release, _))) {
             self.releases += 1;
         }
@@ -384,12 +391,8 @@ impl Books {
     fn unlink(&mut self, name: &str) -> Option<Entry> {
         let entry = self.runners.remove(name)?;
         self.counts[entry.class as usize] -= 1;
-        if let Some(count) = self.patches.get_mut(&entry.report.patch_id) {
-            *count -= 1;
-            if *count == 0 {
-                self.patches.remove(&entry.report.patch_id);
-            }
-        }
+        take_one(&mut self.patches, entry.report.patch_id);
+        take_one(&mut self.revisions, entry.report.revision);
         if matches!(entry.told, Some((RunnerCommand::Release, _))) {
             self.releases -= 1;
         }
@@ -451,6 +454,16 @@ fn is_unaskable(report: &RunnerReport) -> bool {
             "CredentialsMissing" | "ConfigInvalid" | "CredentialsRefused"
         )
     })
+}
+
+/// Counts one less of `id`.
+fn take_one(counts: &mut BTreeMap<i64, u64>, id: i64) {
+    if let Some(count) = counts.get_mut(&id) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&id);
+        }
+    }
 }
 
 fn head(queue: &Queue) -> Option<String> {

@@ -12,15 +12,16 @@ pub(super) struct Failing {
 }
 
 impl Failing {
-    /// A runner has failed that was made at `created`.
-    pub fn count(&mut self, now: Timestamp, created: Timestamp) {
+    /// A runner of the set `who` has failed that was made at `created`. Sets that fail for one
+    /// reason, as when a registry is down, do not come back together.
+    pub fn count(&mut self, now: Timestamp, created: Timestamp, who: &str) {
         // creation times are whole seconds
         let is_of_this_round = |until: Timestamp| created.as_second() < until.as_second();
         if self.until.is_some_and(is_of_this_round) {
             return;
         }
         // the first replacement comes at once
-        let wait = RECREATION.plain(self.rounds);
+        let wait = RECREATION.spread(self.rounds, who);
         self.rounds = self.rounds.saturating_add(1);
         self.until = now.saturating_add(wait).ok();
     }
@@ -43,27 +44,40 @@ mod tests {
 
     #[test]
     fn runners_that_fail_together_count_once_and_rounds_wait_longer() {
+        let expected = [0, 5, 10, 20, 40, 80, 160, 300, 300];
+        for (wait, plain) in waits("ci/a").into_iter().zip(expected) {
+            assert!(wait <= plain * 1_000 && wait >= plain * 750, "{wait} ms");
+        }
+    }
+
+    #[test]
+    fn sets_that_fail_together_do_not_come_back_together() {
+        assert_ne!(waits("ci/a"), waits("ci/b"));
+    }
+
+    /// The waits of nine rounds, in milliseconds.
+    fn waits(who: &str) -> Vec<i128> {
         let mut failing = Failing::default();
         let mut created = after(Timestamp::UNIX_EPOCH, 100);
         let mut waits = Vec::new();
         for _ in 0..9 {
             let failed = after(created, 2);
             for age in 0..3 {
-                failing.count(after(failed, age), created);
+                failing.count(after(failed, age), created, who);
             }
             let next = failing.until(failed).unwrap_or(failed);
-            waits.push(next.duration_since(failed).as_secs());
+            waits.push(next.duration_since(failed).as_millis());
             created = next;
         }
-        assert_eq!(waits, [0, 5, 10, 20, 40, 80, 160, 300, 300]);
+        waits
     }
 
     #[test]
     fn a_ready_runner_ends_the_wait() {
         let now = after(Timestamp::UNIX_EPOCH, 9);
         let mut failing = Failing::default();
-        failing.count(now, now);
-        failing.count(after(now, 2), after(now, 1));
+        failing.count(now, now, "ci/a");
+        failing.count(after(now, 2), after(now, 1), "ci/a");
         assert!(failing.until(now).is_some());
         failing.reset();
         assert_eq!(failing.until(now), None);

@@ -160,7 +160,8 @@ impl RunnerSetMachine {
         let change = self.books.put(turn.now, report);
         self.lost |= change.lost;
         if change.failed {
-            self.failing.count(turn.now, created);
+            let who = format!("{}/{}", self.namespace, self.name);
+            self.failing.count(turn.now, created, &who);
         }
         if change.ready {
             self.failing.reset();

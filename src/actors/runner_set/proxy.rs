@@ -7,7 +7,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Secret;
 use serde_json::{Map, Value, json};
 
-use super::machine::{RunnerSetMachine, Tag};
+use super::machine::{RunnerSetMachine, Tag, applied_revision};
 use crate::actors::backoff;
 use crate::actors::runner::turn::Turn;
 use crate::actors::tracked::{Presence, Tracked};
@@ -17,6 +17,9 @@ use crate::messages::{
     Kind, KubeAnswer, KubeError, KubeErrorKind, KubeObject, KubeRequest, ObjectRef,
 };
 use crate::resources::{self, Sources};
+
+/// The revision that a set is made with.
+const FIRST_REVISION: i64 = 1;
 
 /// The runners' proxy Secret and the Secrets it is made from.
 #[derive(Debug, Default)]
@@ -124,6 +127,7 @@ impl RunnerSetMachine {
         let Some(proxy) = proxy_of(set) else {
             self.proxy.problem = None;
             self.proxy.read_for = None;
+            self.clear_unused_proxy(set, turn);
             return true;
         };
         self.plan_reads(set, proxy, turn);
@@ -134,7 +138,10 @@ impl RunnerSetMachine {
                     self.proxy.problem = None;
                     self.write_proxy(wanted, turn);
                 }
-                Ok(None) => return true,
+                Ok(None) => {
+                    self.clear_unused_proxy(set, turn);
+                    return true;
+                }
                 Err(error) => {
                     self.proxy.problem = Some(("ProxyInvalid".to_owned(), error.to_string()));
                 }
@@ -198,12 +205,34 @@ impl RunnerSetMachine {
         turn.kube(Tag::WriteProxy, request);
     }
 
-    /// Removes the Secret. Says whether it is gone.
+    /// A set whose proxy was taken away keeps no Secret with its credentials, once no runner is
+    /// left that was made with it.
+    fn clear_unused_proxy(&mut self, set: &EphemeralRunnerSet, turn: &mut Turn<Self>) {
+        let revision = set.spec.actionable_revision.unwrap_or(0);
+        let may_be_in_use = !self.creation.is_empty()
+            || applied_revision(set) < revision
+            || self
+                .books
+                .oldest_revision()
+                .is_some_and(|oldest| oldest < revision);
+        // to take a proxy away is a new revision: under the first there was none
+        let never_made = revision <= FIRST_REVISION && self.proxy.live.is_unknown();
+        if !may_be_in_use && !never_made {
+            self.clear_proxy(turn);
+        }
+    }
+
+    /// Removes the Secret at the set's end. Says whether it is gone.
     pub(super) fn remove_proxy(&mut self, set: &EphemeralRunnerSet, turn: &mut Turn<Self>) -> bool {
         let never_made = proxy_of(set).is_none() && self.proxy.live.is_unknown();
         if never_made && !self.proxy.live.is_in_flight() {
             return true;
         }
+        self.clear_proxy(turn)
+    }
+
+    /// Removes the Secret, wherever it comes from. Says whether it is gone.
+    fn clear_proxy(&mut self, turn: &mut Turn<Self>) -> bool {
         turn.wake_at_some(self.proxy.live.waits_until(turn.now));
         let free = self.proxy.live.is_free(turn.now);
         match self.proxy.live.presence().clone() {

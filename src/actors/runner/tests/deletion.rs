@@ -46,16 +46,38 @@ fn a_living_runner_is_taken_from_the_service_before_anything_is_deleted() {
 fn a_runner_with_a_job_is_asked_for_again_every_thirty_seconds() {
     let (mut hand, _) = alive();
     let asked = hand.actions(Tag::Remove, refused(ActionsErrorKind::JobStillRunning));
-    assert!(asked.is_empty());
+    let waits = json!({ "reason": "WaitsForJob",
+        "message": "the runner is being deleted and waits for its job to end" });
+    let patch = json!({ "status": waits });
+    assert_eq!(asked, [format!("patch EphemeralRunner {patch}")]);
+    let noted = er(31, deleted(known(waits)));
+    hand.kube(Tag::WriteStatus, answer(Object::EphemeralRunner(noted)));
     assert_eq!(hand.wakes_in(), Some(30));
     assert!(hand.after(29).is_empty());
     assert_eq!(hand.after(1), ["remove 42"]);
+    let again = hand.actions(Tag::Remove, refused(ActionsErrorKind::JobStillRunning));
+    assert!(again.is_empty(), "it is on record: {again:?}");
+}
+
+#[test]
+fn a_refusal_to_a_release_says_nothing_of_a_later_deletion() {
+    let (mut hand, _) = Hand::found(
+        er(30, known(json!({ "ready": true }))),
+        Some(pod_in(21, "Running", running(), running())),
+    );
+    assert_eq!(hand.tell(RunnerCommand::Release), ["remove 42"]);
+    hand.actions(Tag::Remove, refused(ActionsErrorKind::JobStillRunning));
+    let asked = hand.sees_runner(er(31, deleted(known(json!({ "ready": true })))));
+    assert!(asked.is_empty(), "nobody has asked for this yet: {asked:?}");
+    assert_eq!(hand.after(30), ["remove 42"]);
 }
 
 #[test]
 fn a_runner_that_ends_with_exit_0_while_being_deleted_needs_no_call() {
     let (mut hand, _) = alive();
     hand.actions(Tag::Remove, refused(ActionsErrorKind::JobStillRunning));
+    let noted = er(30, deleted(known(json!({ "reason": "WaitsForJob" }))));
+    hand.kube(Tag::WriteStatus, answer(Object::EphemeralRunner(noted)));
     let asked = hand.sees_pod(pod_in(22, "Succeeded", ended(0), ended(0)));
     assert_eq!(asked, ["delete Pod grace 0", "get Secret"]);
     hand.kube(Tag::DeletePod, Ok(KubeAnswer::Deleted));

@@ -242,6 +242,33 @@ fn a_runner_whose_job_has_ended_gets_thirty_seconds_to_end_itself() {
 }
 
 #[test]
+fn a_runner_says_once_that_no_node_takes_its_pod() {
+    let unplaced = |message: &str| {
+        let mut value = json!(*pod(
+            21,
+            json!({ "phase": "Pending", "conditions": [{ "type": "PodScheduled",
+                "status": "False", "reason": "Unschedulable", "message": message,
+                "lastTransitionTime": start() }] }),
+        ));
+        value["spec"]["nodeName"] = serde_json::Value::Null;
+        std::sync::Arc::new(serde_json::from_value(value).unwrap())
+    };
+    let (mut hand, asked) = Hand::found(er(20, known(json!({}))), Some(unplaced("0/3 nodes")));
+    assert!(asked.is_empty(), "{asked:?}");
+    assert_eq!(hand.wakes_in(), Some(60));
+    assert_eq!(
+        hand.after(60),
+        [r#"patch EphemeralRunner {"status":{"message":"0/3 nodes","reason":"Unschedulable"}}"#]
+    );
+    let noted = er(22, known(json!({ "reason": "Unschedulable" })));
+    hand.kube(Tag::WriteStatus, answer(Object::EphemeralRunner(noted)));
+    assert!(hand.sees_pod(unplaced("0/4 nodes")).is_empty());
+    assert!(hand.after(3_600).is_empty());
+    let up = hand.sees_pod(pod_in(23, "Running", running(), running()));
+    assert!(up[0].contains(r#""reason":null"#), "{up:?}");
+}
+
+#[test]
 fn a_runner_whose_pod_hangs_in_deletion_fails_after_ten_minutes() {
     let mut hanging = json!(*pod_in(21, "Running", running(), running()));
     hanging["metadata"]["deletionTimestamp"] = json!(start());
@@ -274,7 +301,7 @@ fn a_failure_without_a_job_is_counted_then_the_pod_goes_and_comes_again_later() 
     assert_eq!(asked, ["delete Pod grace 0"]);
     let asked = hand.kube(Tag::DeletePod, Ok(crate::messages::KubeAnswer::Deleted));
     assert!(asked.is_empty());
-    assert_eq!(hand.wakes_in(), Some(5));
+    assert!(matches!(hand.wakes_in(), Some(3..=5)), "5 s, spread");
     assert_eq!(hand.after(5), ["get Secret"], "someone may have deleted it");
     let found = answer(Object::Secret(secret(5, "42")));
     assert_eq!(hand.kube(Tag::ReadSecret, found), ["create Pod"]);
@@ -299,9 +326,25 @@ fn the_wait_grows_with_each_failure_and_old_failures_do_not_count() {
             .collect();
         let (mut hand, asked) = Hand::found(er(20, known(json!({ "failures": failures }))), None);
         assert!(asked.is_empty(), "{ages:?}: {asked:?}");
-        assert_eq!(hand.wakes_in(), Some(wait), "{ages:?}");
+        let spread = wait * 3 / 4..=wait;
+        assert!(spread.contains(&hand.wakes_in().unwrap()), "{ages:?}");
         assert!(!hand.after(wait).is_empty());
     }
+}
+
+#[test]
+fn runners_whose_pods_failed_together_do_not_get_their_next_ones_together() {
+    let wait = |name: &str| {
+        let failures = json!({ "failures": { "a": start(), "b": start(), "c": start() } });
+        let mut value = json!(*er(20, known(failures)));
+        value["metadata"]["name"] = json!(name);
+        let er = std::sync::Arc::new(serde_json::from_value(value).unwrap());
+        let mut hand = Hand::named(name, Origin::Found(Some(er)));
+        hand.tick();
+        hand.kube(Tag::ReadPod, kube_error(KubeErrorKind::NotFound));
+        hand.wake.unwrap()
+    };
+    assert_ne!(wait("pool-runner-x7k2m"), wait("pool-runner-q4w9z"));
 }
 
 #[test]
@@ -317,6 +360,39 @@ fn the_sixth_failure_within_a_day_fails_the_runner() {
         let failed = asked[0].contains(r#""phase":"Failed""#);
         assert_eq!(failed, fails, "{asked:?}");
         assert_eq!(asked[0].contains(r#""pod-0":null"#), !fails, "{asked:?}");
+    }
+}
+
+#[test]
+fn an_image_that_cannot_be_had_fails_the_runner_without_another_pod() {
+    for (word, patience) in [
+        ("InvalidImageName", 0),
+        ("ErrImageNeverPull", 0),
+        ("ImagePullBackOff", 600),
+        ("ErrImagePull", 600),
+    ] {
+        let waiting = json!({ "waiting": { "reason": word, "message": "no img:1" } });
+        let (mut hand, mut asked) = Hand::found(
+            er(20, known(json!({ "reason": "ImagePullBackOff" }))),
+            Some(pod_in(21, "Pending", waiting, running())),
+        );
+        if patience > 0 {
+            assert!(asked.is_empty(), "{word}: {asked:?}");
+            assert!(hand.after(patience - 1).is_empty(), "{word}");
+            asked = hand.after(1);
+        }
+        assert_eq!(asked.len(), 1, "{word}");
+        assert!(asked[0].contains(r#""phase":"Failed""#), "{asked:?}");
+        assert!(asked[0].contains(r#""failures":{"pod-uid":""#), "{asked:?}");
+        assert!(asked[0].contains("no img:1"), "{asked:?}");
+        assert_eq!(hand.events, ["RunnerFailed"], "{word}");
+        let failed = er(
+            23,
+            known(json!({ "phase": "Failed", "failures": { "pod-uid": start() } })),
+        );
+        let asked = hand.kube(Tag::WriteStatus, answer(Object::EphemeralRunner(failed)));
+        assert_eq!(asked, ["delete Pod", "get Secret"], "{word}");
+        assert_eq!(hand.report.clone().unwrap().state, RunnerState::Failed);
     }
 }
 

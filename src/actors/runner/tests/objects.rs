@@ -211,9 +211,13 @@ impl Hand {
     }
 
     pub fn new(origin: Origin) -> Self {
+        Self::named(NAME, origin)
+    }
+
+    pub fn named(name: &str, origin: Origin) -> Self {
         let settings = Arc::new(ControllerSettings::default());
         Self {
-            machine: RunnerMachine::new("arc-runners", NAME, "pool", origin, settings),
+            machine: RunnerMachine::new("arc-runners", name, "pool", origin, settings),
             now: start(),
             report: None,
             events: Vec::new(),

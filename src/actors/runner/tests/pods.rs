@@ -109,6 +109,31 @@ fn images_that_can_never_be_pulled_fail_at_once_and_others_after_ten_minutes() {
 }
 
 #[test]
+fn an_image_that_cannot_be_had_is_named_and_stays_so_for_the_next_pod() {
+    for (word, message, shown) in [
+        ("ErrImageNeverPull", "because", r#"image "img:1": because"#),
+        ("ErrImagePull", "no img:1 here", "no img:1 here"),
+        ("InvalidImageName", "", r#"image "img:1" cannot be had"#),
+    ] {
+        let mut value = json!(*pod_in(1, "Pending", waiting(word), running()));
+        let runner = &mut value["status"]["containerStatuses"][0];
+        runner["image"] = json!("img:1");
+        runner["state"]["waiting"]["message"] = json!(message);
+        let late = state(&serde_json::from_value(value).unwrap(), 600);
+        let Some(End::Failed((_, said))) = &late.end else {
+            panic!("{late:?}");
+        };
+        assert_eq!(said, shown);
+        assert!(late.permanent, "{word}");
+    }
+    let early = pod_in(1, "Pending", waiting("ErrImagePull"), running());
+    assert!(!state(&early, 599).permanent, "it may come yet");
+    assert!(!state(&pod_in(1, "Failed", ended(1), ended(0)), 0).permanent);
+    let slow = pod_in(1, "Pending", waiting("ContainerCreating"), running());
+    assert!(!state(&slow, 600).permanent);
+}
+
+#[test]
 fn a_scheduled_pod_that_does_not_start_its_runner_fails_after_ten_minutes() {
     let creating = pod_in(1, "Pending", waiting("ContainerCreating"), running());
     assert_eq!(state(&creating, 599).end, None);
@@ -134,6 +159,30 @@ fn an_unscheduled_pod_is_left_alone_and_needs_no_grace() {
     let late = state(&pod, 100_000);
     assert_eq!((late.end, late.gives_up), (None, None));
     assert!(late.is_dead && late.can_run);
+}
+
+#[test]
+fn a_pod_that_no_node_takes_for_a_minute_is_in_trouble_and_does_not_give_up() {
+    let mut value = json!(*pod(
+        1,
+        json!({ "phase": "Pending", "conditions": [
+            { "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+              "message": "0/3 nodes are available", "lastTransitionTime": after(start(), 5) }] }),
+    ));
+    value["spec"]["nodeName"] = Value::Null;
+    let pod: Pod = serde_json::from_value(value).unwrap();
+    let early = state(&pod, 64);
+    assert_eq!(early.trouble, None);
+    assert_eq!(early.complains, Some(after(start(), 65)));
+    let late = state(&pod, 65);
+    assert_eq!(
+        late.trouble,
+        Some((
+            "Unschedulable".to_owned(),
+            "0/3 nodes are available".to_owned()
+        ))
+    );
+    assert_eq!(state(&pod, 100_000).end, None);
 }
 
 #[test]

@@ -362,6 +362,72 @@ fn runners_wait_for_their_proxy_secret_which_follows_its_sources_and_goes_at_the
     assert!(world.names(Kind::EphemeralRunnerSet).is_empty());
 }
 
+const PROXY_SECRET: &str = "pool-754b578d-runner-proxy";
+
+/// With a proxy under revision 2 and two runners, and then without it under revision 3.
+fn with_proxy_taken_away() -> (World, String) {
+    let mut world = World::new();
+    world.put_secret(
+        "proxy-login",
+        &json!({ "username": "dXNlcg==", "password": "c2VjcmV0LTE=" }),
+    );
+    world.set_spec(json!({
+        "actionableRevision": 2,
+        "ephemeralRunnerSpec": { "proxy": { "http": {
+            "url": "http://proxy.test:3128", "credentialSecretRef": "proxy-login" } } }
+    }));
+    world.scale(2, 1);
+    world.advance(10);
+    let busy = world.live().remove(0);
+    world.busy(&busy);
+    world.set_spec(json!({ "actionableRevision": 3, "ephemeralRunnerSpec": { "proxy": null } }));
+    world.advance(60);
+    assert_eq!(world.live().len(), 2, "{:#?}", world.log);
+    (world, busy)
+}
+
+fn has_proxy_secret(world: &World) -> bool {
+    world.names(Kind::Secret).contains(&PROXY_SECRET.to_owned())
+}
+
+#[test]
+fn the_proxy_secret_stays_for_runners_made_with_it_and_goes_after_the_last() {
+    let (mut world, busy) = with_proxy_taken_away();
+    assert!(has_proxy_secret(&world), "a runner refers to it");
+    world.exit(&busy, 0);
+    world.scale(1, 2);
+    world.advance(60);
+    assert!(!has_proxy_secret(&world), "{:#?}", world.log);
+    assert!(world.violations.is_empty(), "{:?}", world.violations);
+}
+
+#[test]
+fn a_proxy_secret_that_is_of_no_use_is_found_after_a_restart_with_one_read() {
+    let (mut world, busy) = with_proxy_taken_away();
+    world.restart();
+    world.advance(10);
+    world.exit(&busy, 0);
+    world.scale(1, 2);
+    world.advance(60);
+    assert!(!has_proxy_secret(&world), "{:#?}", world.log);
+    world.restart();
+    let before = world.log.len();
+    world.advance(3_600);
+    let reads = world.log[before..]
+        .iter()
+        .filter(|line| line.contains(PROXY_SECRET));
+    assert_eq!(reads.count(), 1);
+}
+
+#[test]
+fn a_set_that_never_had_a_proxy_does_not_look_for_its_secret() {
+    let mut world = World::new();
+    world.scale(1, 1);
+    world.restart();
+    world.advance(600);
+    assert!(!world.log.iter().any(|line| line.contains(PROXY_SECRET)));
+}
+
 fn new_one(world: &World, known: &[String]) -> String {
     let mut fresh = world.live();
     fresh.retain(|name| !known.contains(name));
