@@ -193,7 +193,18 @@ async fn the_gauges_of_a_scale_set_follow_it_and_go_with_it() {
                 .filter(|name| name.starts_with("gha_"))
                 .collect();
             assert_eq!(left, [""; 0]);
-            assert_eq!(page.sum("impresario_actors", &[]), 0.0);
+            for actor in ["scale_set", "listener", "runner_set", "runner"] {
+                let one = &[("actor", actor)];
+                assert_eq!(page.sum("impresario_actors", one), 0.0, "{actor}");
+            }
+            for actor in ["controller", "unregistrar"] {
+                let one = &[("actor", actor)];
+                assert_eq!(page.sum("impresario_actors", one), 1.0, "{actor}");
+                assert!(
+                    page.sum("impresario_actor_messages_total", one) > 0.0,
+                    "{actor}"
+                );
+            }
             assert_eq!(page.sum("impresario_effects_in_flight", &[]), 0.0);
         })
         .await;

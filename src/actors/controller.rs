@@ -206,14 +206,28 @@ struct FromScaleSet {
     report: ScaleSetReport,
 }
 
+/// Name of the actor in the metrics.
+const NAME: &str = "controller";
+
 impl Actor for Controller {
     type Context = Context<Self>;
+
+    fn started(&mut self, _: &mut Self::Context) {
+        let live = &self.world.metrics.actors.live;
+        live.with_label_values(&[NAME]).inc();
+    }
+
+    fn stopped(&mut self, _: &mut Self::Context) {
+        let live = &self.world.metrics.actors.live;
+        live.with_label_values(&[NAME]).dec();
+    }
 }
 
 impl Handler<InitialList> for Controller {
     type Result = ();
 
     fn handle(&mut self, list: InitialList, ctx: &mut Self::Context) {
+        let _timed = self.world.metrics.actors.handling(NAME, "initial_list");
         self.lists.push(list);
         if self.lists.len() < WATCHES {
             return;
@@ -239,6 +253,7 @@ impl Handler<Unrouted> for Controller {
     type Result = ();
 
     fn handle(&mut self, message: Unrouted, ctx: &mut Self::Context) {
+        let _timed = self.world.metrics.actors.handling(NAME, "unrouted");
         self.pass_on(&message.key, message.sighting, ctx);
     }
 }
@@ -247,6 +262,7 @@ impl Handler<FromScaleSet> for Controller {
     type Result = ();
 
     fn handle(&mut self, message: FromScaleSet, _ctx: &mut Self::Context) {
+        let _timed = self.world.metrics.actors.handling(NAME, "report");
         let FromScaleSet { key, report } = message;
         self.publish(&key, &report);
         if matches!(report, ScaleSetReport::Gone) {

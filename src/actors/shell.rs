@@ -385,10 +385,10 @@ impl<M: Machine> Handler<Drain> for Shell<M> {
 }
 
 /// Counts an effect as in flight for as long as it lives, however it ends.
-struct InFlight(prometheus::IntGauge);
+pub(super) struct InFlight(prometheus::IntGauge);
 
 impl InFlight {
-    fn enter(gauge: prometheus::IntGauge) -> Self {
+    pub(super) fn enter(gauge: prometheus::IntGauge) -> Self {
         gauge.inc();
         Self(gauge)
     }
@@ -401,7 +401,7 @@ impl Drop for InFlight {
 }
 
 /// Names a result for the metrics.
-trait Outcome {
+pub(super) trait Outcome {
     fn label(&self) -> &'static str;
 }
 
@@ -417,7 +417,7 @@ impl Outcome for crate::messages::ActionsError {
     }
 }
 
-fn outcome<T, E: Outcome>(result: &Result<T, E>) -> &'static str {
+pub(super) fn outcome<T, E: Outcome>(result: &Result<T, E>) -> &'static str {
     result.as_ref().map_or_else(Outcome::label, |_| "ok")
 }
 

@@ -7,11 +7,14 @@ use std::time::Duration;
 use actix::prelude::*;
 use futures::future::BoxFuture;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
+use super::shell::{InFlight, outcome};
 use super::unregistrar::Unregistrar;
 use super::world::{ActionsIo, Unregister};
 use crate::clock::{Clock, Timestamp};
 use crate::messages::{ActionsAnswer, ActionsError, ActionsErrorKind, ActionsRequest};
+use crate::metrics::Metrics;
 
 type Answer = Result<ActionsAnswer, ActionsError>;
 
@@ -22,10 +25,11 @@ pub struct UnregistrarTask(Addr<Desk>);
 impl UnregistrarTask {
     /// Starts the unregistrar on the current thread, inside a `LocalSet`.
     #[must_use]
-    pub fn start(actions: Arc<dyn ActionsIo>, clock: Clock) -> Self {
+    pub fn start(actions: Arc<dyn ActionsIo>, clock: Clock, metrics: Arc<Metrics>) -> Self {
         let desk = Desk {
             actions,
             clock,
+            metrics,
             removals: Unregistrar::default(),
             askers: BTreeMap::new(),
             last_asker: 0,
@@ -64,20 +68,37 @@ struct Remove {
 struct Desk {
     actions: Arc<dyn ActionsIo>,
     clock: Clock,
+    metrics: Arc<Metrics>,
     removals: Unregistrar<u64>,
     askers: BTreeMap<u64, oneshot::Sender<Answer>>,
     last_asker: u64,
     alarm: Option<(Timestamp, SpawnHandle)>,
 }
 
+/// Name of the actor in the metrics.
+const NAME: &str = "unregistrar";
+/// Name of its one effect in the metrics.
+const EFFECT: &str = "remove_runner";
+
 impl Actor for Desk {
     type Context = Context<Self>;
+
+    fn started(&mut self, _: &mut Self::Context) {
+        let live = &self.metrics.actors.live;
+        live.with_label_values(&[NAME]).inc();
+    }
+
+    fn stopped(&mut self, _: &mut Self::Context) {
+        let live = &self.metrics.actors.live;
+        live.with_label_values(&[NAME]).dec();
+    }
 }
 
 impl Handler<Remove> for Desk {
     type Result = ();
 
     fn handle(&mut self, message: Remove, ctx: &mut Self::Context) {
+        let _timed = self.metrics.actors.handling(NAME, "remove");
         self.last_asker += 1;
         self.askers.insert(self.last_asker, message.reply);
         self.removals.request(self.last_asker, message.request);
@@ -96,8 +117,21 @@ impl Desk {
             }
         }
         for (claim, request) in due.calls {
+            let in_flight = &self.metrics.actors.effects_in_flight;
+            let running = InFlight::enter(in_flight.with_label_values(&[NAME, EFFECT]));
+            let started = Instant::now();
             let call = self.actions.run(request).into_actor(self);
             ctx.spawn(call.map(move |result, desk, ctx| {
+                drop(running);
+                let metrics = &desk.metrics.actors;
+                metrics
+                    .effects
+                    .with_label_values(&[NAME, EFFECT, outcome(&result)])
+                    .inc();
+                metrics
+                    .effect_duration
+                    .with_label_values(&[NAME, EFFECT])
+                    .observe(started.elapsed().as_secs_f64());
                 desk.removals.finished(claim, result, desk.clock.now());
                 desk.go_on(ctx);
             }));

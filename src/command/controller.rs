@@ -355,7 +355,11 @@ fn controller_options(
     Ok(ControllerOptions {
         client,
         limiter,
-        unregistrar: Arc::new(UnregistrarTask::start(actions.clone(), clock.clone())),
+        unregistrar: Arc::new(UnregistrarTask::start(
+            actions.clone(),
+            clock.clone(),
+            metrics.clone(),
+        )),
         actions,
         clock,
         metrics,

@@ -9,6 +9,8 @@ pub mod http;
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use prometheus::{GaugeVec, HistogramVec, IntCounterVec, IntGaugeVec, Registry};
 
 use declare::Declarations;
@@ -66,6 +68,32 @@ pub struct ActorMetrics {
     pub effects: IntCounterVec,
     /// How long effects took.
     pub effect_duration: HistogramVec,
+}
+
+impl ActorMetrics {
+    /// Counts a message as handled, and times it until the answer is dropped. For the actors
+    /// that are no step functions in a shell.
+    #[must_use]
+    pub fn handling(&self, actor: &str, message: &str) -> HistogramTimer {
+        self.messages.with_label_values(&[actor, message]).inc();
+        let step = self.step.with_label_values(&[actor, message]);
+        HistogramTimer {
+            step,
+            started: Instant::now(),
+        }
+    }
+}
+
+/// Times something until it is dropped, on tokio's clock.
+pub struct HistogramTimer {
+    step: prometheus::Histogram,
+    started: Instant,
+}
+
+impl Drop for HistogramTimer {
+    fn drop(&mut self) {
+        self.step.observe(self.started.elapsed().as_secs_f64());
+    }
 }
 
 /// Requests to one server.

@@ -181,7 +181,8 @@ impl RunningController {
         // a set of its own, so that everything the controller started dies with it
         let own = LocalSet::new();
         own.spawn_local(async move {
-            let unregistrar = UnregistrarTask::start(actions.clone(), world.clock.clone());
+            let unregistrar =
+                UnregistrarTask::start(actions.clone(), world.clock.clone(), metrics_there.clone());
             let ended = run_controller(ControllerOptions {
                 client: world.client,
                 limiter: Arc::new(Limiter::unlimited()),
