@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use actix::prelude::*;
 use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
@@ -90,6 +90,7 @@ pub async fn run(options: ControllerOptions) -> Result<Infallible, WatchLost> {
         gate,
         ready: options.ready,
         scale_sets: BTreeMap::new(),
+        said: Said::default(),
         gauges: BTreeMap::new(),
     }
     .start();
@@ -172,6 +173,7 @@ pub struct Controller {
     gate: watch::Sender<bool>,
     ready: Arc<AtomicBool>,
     scale_sets: BTreeMap<ActorKey, Inbox<ScaleSetMachine>>,
+    said: Said,
     /// Under which labels a scale set's gauges stand.
     gauges: BTreeMap<ActorKey, GaugeLabels>,
 }
@@ -198,13 +200,14 @@ pub struct Unrouted {
     pub sighting: Sighting,
 }
 
-/// What a scale set tells the controller.
+/// What scale sets have said and the controller has not heard, the newest of each. Beside the
+/// mailbox, so that it cannot grow with the number of reports.
+type Said = Arc<Mutex<BTreeMap<ActorKey, ScaleSetReport>>>;
+
+/// Says that a scale set has said something.
 #[derive(Message)]
 #[rtype(result = "()")]
-struct FromScaleSet {
-    key: ActorKey,
-    report: ScaleSetReport,
-}
+struct ScaleSetSpoke;
 
 /// Name of the actor in the metrics.
 const NAME: &str = "controller";
@@ -228,6 +231,7 @@ impl Handler<InitialList> for Controller {
 
     fn handle(&mut self, list: InitialList, ctx: &mut Self::Context) {
         let _timed = self.world.metrics.actors.handling(NAME, "initial_list");
+        self.hear();
         self.lists.push(list);
         if self.lists.len() < WATCHES {
             return;
@@ -254,24 +258,36 @@ impl Handler<Unrouted> for Controller {
 
     fn handle(&mut self, message: Unrouted, ctx: &mut Self::Context) {
         let _timed = self.world.metrics.actors.handling(NAME, "unrouted");
+        // one that is gone must not be taken for the one that is asked for
+        self.hear();
         self.pass_on(&message.key, message.sighting, ctx);
     }
 }
 
-impl Handler<FromScaleSet> for Controller {
+impl Handler<ScaleSetSpoke> for Controller {
     type Result = ();
 
-    fn handle(&mut self, message: FromScaleSet, _ctx: &mut Self::Context) {
+    fn handle(&mut self, _: ScaleSetSpoke, _ctx: &mut Self::Context) {
         let _timed = self.world.metrics.actors.handling(NAME, "report");
-        let FromScaleSet { key, report } = message;
-        self.publish(&key, &report);
-        if matches!(report, ScaleSetReport::Gone) {
-            self.scale_sets.remove(&key);
-        }
+        self.hear();
     }
 }
 
 impl Controller {
+    /// Takes in what scale sets have said.
+    fn hear(&mut self) {
+        let said = {
+            let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::take(&mut *said)
+        };
+        for (key, report) in said {
+            self.publish(&key, &report);
+            if matches!(report, ScaleSetReport::Gone) {
+                self.scale_sets.remove(&key);
+            }
+        }
+    }
+
     fn pass_on(&mut self, key: &ActorKey, sighting: Sighting, ctx: &mut Context<Self>) {
         let Sighting::Observed(object) = sighting else {
             return;
@@ -294,15 +310,15 @@ impl Controller {
             inbox.send(Input::Command(ScaleSetCommand::Synced));
         }
         let (world, inbox_there, key_there) = (self.world.clone(), inbox.clone(), key.clone());
-        let controller = ctx.address();
+        let (controller, said) = (ctx.address(), self.said.clone());
         self.workers.start(&key.to_string(), move || {
             let key = key_there.clone();
             let report = Box::new(move |report| {
-                // few: a scale set reports when its counts change, at most once a second
-                controller.do_send(FromScaleSet {
-                    key: key.clone(),
-                    report,
-                });
+                said.lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .insert(key.clone(), report);
+                // should it not fit, the controller looks after the messages before it
+                let _fits = controller.try_send(ScaleSetSpoke);
             });
             start_scale_set(&world, inbox_there, key_there, report);
         });

@@ -44,15 +44,18 @@ impl Unregister for UnregistrarTask {
         let desk = self.0.clone();
         Box::pin(async move {
             let (reply, answer) = oneshot::channel();
-            // as many as runners being removed, each of which waits for its answer
-            desk.do_send(Remove { request, reply });
-            answer.await.unwrap_or_else(|_| {
+            let stopped = || {
                 Err(ActionsError {
                     kind: ActionsErrorKind::Unavailable,
                     message: "the unregistrar has stopped".to_owned(),
                     retry_after: None,
                 })
-            })
+            };
+            // waits while the mailbox is full
+            if desk.send(Remove { request, reply }).await.is_err() {
+                return stopped();
+            }
+            answer.await.unwrap_or_else(|_| stopped())
         })
     }
 }
