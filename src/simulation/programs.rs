@@ -99,15 +99,7 @@ impl Programs for SimulatedPrograms {
                         return 1;
                     }
                 };
-                let Some(job) = runner.next_job().await else {
-                    // deregistered while it waited
-                    return 0;
-                };
-                tokio::select! {
-                    biased;
-                    () = sleep(job.spec.duration) => runner.complete(&job, &job.spec.result),
-                    () = runner.removed() => {}
-                }
+                runner.work().await;
                 0
             };
             tokio::select! {

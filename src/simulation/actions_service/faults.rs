@@ -1,10 +1,14 @@
 //! Everything that can go wrong with a call, on demand.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::time::Instant;
+
+use super::mangling::Mangling;
+use super::routes::CALLS;
 
 /// Decides what goes wrong with a call.
 pub trait Interceptor: Send + Sync {
@@ -15,9 +19,9 @@ pub trait Interceptor: Send + Sync {
 /// A call before it is answered.
 #[derive(Clone, Copy, Debug)]
 pub struct CallInfo<'a> {
-    /// Its name, as [`crate::messages::ActionsCall::name`] or the client's method has it.
+    /// Its name, one of [`CALLS`](super::CALLS): that of the client's method.
     pub name: &'static str,
-    /// Its path, without the tenant.
+    /// Its path.
     pub path: &'a str,
 }
 
@@ -39,8 +43,18 @@ pub enum Outcome {
     Refuse(Refusal),
     /// It is answered with this status and body and has no effect.
     Replace(u16, Bytes),
+    /// It takes effect, and its answer is changed on the way.
+    Mangle(Mangling),
+    /// It is answered as usual, after somebody else has registered the runner that it is about
+    /// for this scale set. For `generate_jit_config`.
+    Forestall(i64),
+    /// It takes effect for the first half of what it asks for, rounded down. For
+    /// `acquire_jobs`.
+    Halve,
     /// It cannot be sent.
     Unreachable,
+    /// It has no effect, and the connection breaks before an answer.
+    Reset,
     /// It takes effect, and the answer is lost.
     LoseAnswer,
     /// It has no effect and is never answered.
@@ -104,6 +118,12 @@ impl From<Outcome> for Fault {
     }
 }
 
+impl From<Mangling> for Fault {
+    fn from(mangling: Mangling) -> Self {
+        Outcome::Mangle(mangling).into()
+    }
+}
+
 impl From<Refusal> for Fault {
     fn from(refusal: Refusal) -> Self {
         Outcome::Refuse(refusal).into()
@@ -114,16 +134,40 @@ impl From<Refusal> for Fault {
 #[derive(Debug, Default)]
 pub struct Faults(Mutex<BTreeMap<&'static str, Script>>);
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Script {
     next: VecDeque<Option<Fault>>,
+    /// Until then, after those above.
+    lasting: Option<(Instant, Fault)>,
     always: Option<Fault>,
+}
+
+/// What is asked for of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// The call's name.
+    pub call: &'static str,
+    /// How many of the next calls have their fate.
+    pub next: usize,
+    /// How long all calls after these go wrong.
+    pub lasting: Option<Duration>,
+    /// Whether all calls after that go wrong.
+    pub always: bool,
 }
 
 impl Faults {
     /// The next call of this name, after those asked for already, goes wrong so.
     pub fn next(&self, call: &'static str, fault: impl Into<Fault>) {
-        self.script(call, |script| script.next.push_back(Some(fault.into())));
+        self.times(call, 1, fault);
+    }
+
+    /// The next calls of this name, after those asked for already, go wrong so.
+    pub fn times(&self, call: &'static str, count: usize, fault: impl Into<Fault>) {
+        let fault = fault.into();
+        self.script(call, |script| {
+            let more = std::iter::repeat_n(Some(fault), count);
+            script.next.extend(more);
+        });
     }
 
     /// The next call of this name, after those asked for already, goes well.
@@ -131,7 +175,14 @@ impl Faults {
         self.script(call, |script| script.next.push_back(None));
     }
 
-    /// Every call of this name goes wrong so, once those asked for singly are used up.
+    /// Every call of this name goes wrong so for a while, once those asked for singly are used
+    /// up.
+    pub fn lasting(&self, call: &'static str, time: Duration, fault: impl Into<Fault>) {
+        let until = Instant::now() + time;
+        self.script(call, |script| script.lasting = Some((until, fault.into())));
+    }
+
+    /// Every call of this name goes wrong so, once those asked for otherwise are over.
     pub fn always(&self, call: &'static str, fault: impl Into<Fault>) {
         self.script(call, |script| script.always = Some(fault.into()));
     }
@@ -141,19 +192,108 @@ impl Faults {
         self.script(call, |script| *script = Script::default());
     }
 
+    /// No call goes wrong any more.
+    pub fn clear_all(&self) {
+        self.scripts().clear();
+    }
+
+    /// What is asked for and has not come to pass yet, by call.
+    #[must_use]
+    pub fn standing(&self) -> Vec<Standing> {
+        let now = Instant::now();
+        let scripts = self.scripts();
+        let standing = scripts.iter().map(|(call, script)| Standing {
+            call,
+            next: script.next.len(),
+            lasting: script
+                .lasting
+                .as_ref()
+                .map(|(until, _)| until.duration_since(now))
+                .filter(|left| !left.is_zero()),
+            always: script.always.is_some(),
+        });
+        standing
+            .filter(|one| one.next > 0 || one.lasting.is_some() || one.always)
+            .collect()
+    }
+
+    fn scripts(&self) -> MutexGuard<'_, BTreeMap<&'static str, Script>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn script(&self, call: &'static str, change: impl FnOnce(&mut Script)) {
-        let mut scripts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        change(scripts.entry(call).or_default());
+        // under a name that no call has it would never come to pass
+        debug_assert!(CALLS.contains(&call), "there is no call {call}");
+        change(self.scripts().entry(call).or_default());
     }
 }
 
 impl Interceptor for Faults {
     fn intercept(&self, call: &CallInfo<'_>) -> Option<Fault> {
-        let mut scripts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut scripts = self.scripts();
         let script = scripts.get_mut(call.name)?;
-        match script.next.pop_front() {
-            Some(next) => next,
-            None => script.always.clone(),
+        if let Some(next) = script.next.pop_front() {
+            return next;
         }
+        match &script.lasting {
+            Some((until, fault)) if *until > Instant::now() => Some(fault.clone()),
+            _ => script.always.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fate(faults: &Faults, name: &'static str) -> Option<u16> {
+        let fault = faults.intercept(&CallInfo { name, path: "/" })?;
+        match fault.outcome {
+            Outcome::Refuse(refusal) => Some(refusal.status),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn single_faults_come_first_then_lasting_ones_then_those_for_ever() {
+        let faults = Faults::default();
+        faults.always("register", Fault::refuse(500, ""));
+        faults.lasting("register", Duration::from_secs(30), Fault::refuse(403, ""));
+        faults.times("register", 2, Fault::refuse(401, ""));
+        faults.pass("register");
+        let fates: Vec<_> = (0..5).map(|_| fate(&faults, "register")).collect();
+        assert_eq!(fates, [Some(401), Some(401), None, Some(403), Some(403)]);
+        tokio::time::advance(Duration::from_secs(30)).await;
+        assert_eq!(fate(&faults, "register"), Some(500));
+        assert_eq!(fate(&faults, "open_session"), None);
+        faults.clear("register");
+        assert_eq!(fate(&faults, "register"), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_has_come_to_pass_stands_no_more() {
+        let faults = Faults::default();
+        faults.times("find_runner", 2, Outcome::Hang);
+        faults.lasting("get_runner", Duration::from_secs(9), Outcome::Hang);
+        let standing = |call, next, lasting: Option<u64>| Standing {
+            call,
+            next,
+            lasting: lasting.map(Duration::from_secs),
+            always: false,
+        };
+        let both = [
+            standing("find_runner", 2, None),
+            standing("get_runner", 0, Some(9)),
+        ];
+        assert_eq!(faults.standing(), both);
+        for _ in 0..2 {
+            let call = CallInfo {
+                name: "find_runner",
+                path: "/",
+            };
+            faults.intercept(&call);
+        }
+        tokio::time::advance(Duration::from_secs(9)).await;
+        assert_eq!(faults.standing(), []);
     }
 }

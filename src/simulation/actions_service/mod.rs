@@ -6,13 +6,18 @@
 //! the clock it is given, so that two runs with one seed are the same.
 //!
 //! ```text
-//!  client ─► routes ─► World ◄─ RunnerHandle (a simulated runner)
-//!               │        └ scale sets, runners, jobs, sessions, queues; no waiting, no HTTP
-//!               └ faults
+//!  client ─► handle ─► answers ─► World ◄─ RunnerHandle (a simulated runner)
+//!               │                   └ scale sets, runners, jobs, sessions, queues; no
+//!               └ routes, faults      waiting, no HTTP
 //! ```
 
+mod answers;
+mod asked;
 mod faults;
+mod handle;
 mod jobs;
+mod mangling;
+mod named;
 mod routes;
 mod runner;
 mod serve;
@@ -26,11 +31,14 @@ use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-pub use faults::{CallInfo, Fault, Faults, Interceptor, Outcome, Refusal};
+pub use faults::{CallInfo, Fault, Faults, Interceptor, Outcome, Refusal, Standing};
 pub use jobs::{Job, JobSpec, JobState};
+pub use mangling::Mangling;
+pub use named::NamedFault;
+pub use routes::CALLS;
 pub use runner::{RunnerHandle, SignInRefused};
 pub use serve::Lost;
-pub use world::Durations;
+pub use world::{App, BadKey, Durations};
 use world::{Grant, Moment, World};
 
 use crate::actions::Statistics;
@@ -154,7 +162,7 @@ impl ActionsService {
 
     /// Cancels a job; answers whether it had not ended yet.
     pub fn cancel_job(&self, id: i64) -> bool {
-        self.change(|world, now| world.cancel(id, now))
+        self.change(|world, now| world.finish(id, "canceled", now))
     }
 
     /// Adds a runner group; answers its id. The group `default` with id 1 is always there.
@@ -170,6 +178,16 @@ impl ActionsService {
             world.accepted = Some(tokens);
             world.revoke(|grant| matches!(grant, Grant::Tenant(_)));
         });
+    }
+
+    /// Makes an App known. Once one is, only those are accepted that are.
+    pub fn add_app(&self, app: App) {
+        self.change(|world, _| world.apps.push(app));
+    }
+
+    /// Makes things last longer or shorter; what has begun ends as it would have.
+    pub fn set_durations(&self, change: impl FnOnce(&mut Durations)) {
+        self.change(|world, _| change(&mut world.durations));
     }
 
     /// Makes all tenant tokens invalid before their time.
@@ -207,6 +225,31 @@ impl ActionsService {
         self.change(|world, _| world.deliver_again(scale_set_id));
     }
 
+    /// Whether queues deliver what is not acknowledged again and again, whatever the cursor
+    /// of a poll.
+    pub fn redeliver_until_acknowledged(&self, on: bool) {
+        self.change(|world, _| world.ignores_cursor = on);
+    }
+
+    /// From now on, this is told in place of a scale set's statistics, null or not; `None`
+    /// goes back to the truth.
+    pub fn pretend_statistics(&self, scale_set_id: i64, statistics: Option<Value>) {
+        self.change(|world, _| world.pretend(scale_set_id, statistics));
+    }
+
+    /// From now on, every secret that is given out or shown is written down.
+    pub fn keep_secrets(&self) {
+        self.change(|world, _| {
+            world.secrets.get_or_insert_default();
+        });
+    }
+
+    /// The secrets that were written down.
+    #[must_use]
+    pub fn secrets(&self) -> Vec<String> {
+        self.read(|world| world.secrets.iter().flatten().cloned().collect())
+    }
+
     // === what a runner does ===
 
     /// A runner signs in with its JIT configuration, as the text in its environment gives it.
@@ -217,6 +260,22 @@ impl ActionsService {
     /// when it has been used for a job.
     pub fn runner_online(&self, jit_config: &str) -> Result<RunnerHandle, SignInRefused> {
         RunnerHandle::sign_in(self.clone(), jit_config)
+    }
+
+    /// A registered runner signs in, by its name and in whatever scope, without anybody having
+    /// to hand its JIT configuration over.
+    ///
+    /// # Errors
+    ///
+    /// As [`runner_online`](Self::runner_online).
+    pub fn start_runner(&self, name: &str) -> Result<RunnerHandle, SignInRefused> {
+        RunnerHandle::sign_in_by_name(self.clone(), name)
+    }
+
+    /// Ends a job, as its runner does, which is deregistered then; answers whether it had not
+    /// ended yet.
+    pub fn complete_job(&self, id: i64, result: &str) -> bool {
+        self.change(|world, now| world.finish(id, result, now))
     }
 
     /// A runner signs off for good, as one does that has done its job.
@@ -265,7 +324,7 @@ impl ActionsService {
                 group_id: set.group,
                 labels: set.labels.clone(),
                 disable_update: set.disable_update,
-                statistics: Statistics::read(&set.statistics()).unwrap_or_default(),
+                statistics: Statistics::read(&set.counts()).unwrap_or_default(),
             });
             info.collect()
         })

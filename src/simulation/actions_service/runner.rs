@@ -7,6 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
+use tokio::time::sleep;
 
 use super::ActionsService;
 use super::jobs::Job;
@@ -48,6 +49,25 @@ impl RunnerHandle {
         else {
             return Err(unreadable());
         };
+        Self::enter(service, id, secret)
+    }
+
+    pub(super) fn sign_in_by_name(
+        service: ActionsService,
+        name: &str,
+    ) -> Result<Self, SignInRefused> {
+        let found = service.read(|world| {
+            let mut runners = world.runners.values();
+            let runner = runners.find(|runner| runner.name.eq_ignore_ascii_case(name))?;
+            Some((runner.id, world.sign_in_secret(runner.id)?))
+        });
+        let (id, secret) = found.ok_or(SignInRefused {
+            reason: "there is no runner of that name",
+        })?;
+        Self::enter(service, id, &secret)
+    }
+
+    fn enter(service: ActionsService, id: i64, secret: &str) -> Result<Self, SignInRefused> {
         let signed_in = service.change(|world, now| {
             world.bring_online(id, secret, now)?;
             let runner = world.runners.get(&id);
@@ -55,7 +75,7 @@ impl RunnerHandle {
                 .map(|runner| (runner.name.clone(), Arc::clone(&runner.news)))
                 .ok_or("the runner's registration is gone")
         });
-        let (name, news) = signed_in.map_err(refused)?;
+        let (name, news) = signed_in.map_err(|reason| SignInRefused { reason })?;
         Ok(Self {
             service,
             id,
@@ -119,6 +139,19 @@ impl RunnerHandle {
                 world.complete(job.id, result, now);
             }
         });
+    }
+
+    /// Does what a runner does: waits for a job, works on it for as long as it takes, ends it.
+    /// Without one, or with one that is cancelled, it ends when its registration is gone.
+    pub async fn work(self) {
+        let Some(job) = self.next_job().await else {
+            return;
+        };
+        tokio::select! {
+            biased;
+            () = sleep(job.spec.duration) => self.complete(&job, &job.spec.result),
+            () = self.removed() => {}
+        }
     }
 
     /// Takes the runner offline. A job it has fails after a while.

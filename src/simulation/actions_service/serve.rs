@@ -24,6 +24,9 @@ pub enum Lost {
     /// It did not reach the service.
     #[error("connection refused")]
     Unreachable,
+    /// It was lost on the way, and had no effect.
+    #[error("connection reset while the request was sent")]
+    Request,
     /// It took effect, and its answer was lost.
     #[error("connection reset before the answer came")]
     Answer,
@@ -93,7 +96,7 @@ impl Transport for InProcess {
             service.handle(request).await.map_err(|lost| {
                 let kind = match lost {
                     Lost::Unreachable => TransportErrorKind::Connect,
-                    Lost::Answer => TransportErrorKind::Broken,
+                    Lost::Request | Lost::Answer => TransportErrorKind::Broken,
                 };
                 TransportError::new(kind, lost.to_string())
             })

@@ -1,6 +1,7 @@
 //! The state of the service, and how it changes. Knows no HTTP and waits for nothing: time
 //! is an argument, and who waits is woken.
 
+mod apps;
 mod dispatch;
 mod runners;
 mod scale_sets;
@@ -13,6 +14,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::time::Instant;
+
+pub use apps::{App, BadKey};
 
 use super::faults::Refusal;
 use super::jobs::Job;
@@ -37,6 +40,8 @@ pub struct Durations {
     pub tenant_token: i64,
     /// How long a queue token is valid, in seconds.
     pub queue_token: i64,
+    /// How long after its issue a registration token is not known yet, in seconds.
+    pub registration_unknown: i64,
     /// How long a session lasts that nobody polls for.
     pub idle_session: Duration,
     /// How long a job is on offer to a scale set before it is offered anew.
@@ -51,6 +56,7 @@ impl Default for Durations {
             poll: Duration::from_secs(50),
             tenant_token: 3600,
             queue_token: 3600,
+            registration_unknown: 0,
             idle_session: Duration::from_secs(120),
             offer: Duration::from_secs(60),
             lost_runner: Duration::from_secs(120),
@@ -61,8 +67,8 @@ impl Default for Durations {
 /// What a token opens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Grant {
-    /// The REST API, for an installation of an App.
-    Installation,
+    /// The REST API, for an App installed by this owner; by all, if empty.
+    Installation(String),
     /// Registration, for a scope.
     Registration(i64),
     /// The tenant of a scope.
@@ -105,6 +111,8 @@ pub(super) struct ScaleSet {
     latest: Option<Value>,
     /// A message to be delivered once more, wherever the cursor is.
     again: Option<Value>,
+    /// What is told in place of its statistics.
+    pretended: Option<Value>,
     /// Wakes the polls of its queue.
     pub(super) news: Arc<Notify>,
 }
@@ -148,6 +156,16 @@ struct LastIds {
     other: i64,
 }
 
+/// A token given out.
+#[derive(Debug)]
+struct Token {
+    grant: Grant,
+    /// It is known from then on,
+    from: Timestamp,
+    /// and until then.
+    until: Timestamp,
+}
+
 /// The state of the service.
 #[derive(Debug)]
 pub(super) struct World {
@@ -155,10 +173,16 @@ pub(super) struct World {
     pub(super) durations: Durations,
     /// Personal access tokens that are accepted; `None` accepts any.
     pub(super) accepted: Option<BTreeSet<String>>,
+    /// The Apps there are; with none, any is believed.
+    pub(super) apps: Vec<App>,
+    /// Whether a queue delivers what is not acknowledged whatever the poll's cursor.
+    pub(super) ignores_cursor: bool,
+    /// Every secret given out or shown, for who looks for leaks.
+    pub(super) secrets: Option<BTreeSet<String>>,
     last: LastIds,
     scopes: BTreeMap<i64, Scope>,
     group_names: BTreeMap<String, i64>,
-    tokens: BTreeMap<String, (Grant, Timestamp)>,
+    tokens: BTreeMap<String, Token>,
     pub(super) scale_sets: BTreeMap<i64, ScaleSet>,
     pub(super) sessions: BTreeMap<String, OpenSession>,
     pub(super) runners: BTreeMap<i64, RegisteredRunner>,
@@ -183,6 +207,9 @@ impl World {
             seed,
             durations,
             accepted: None,
+            apps: Vec::new(),
+            ignores_cursor: false,
+            secrets: None,
             last: LastIds {
                 scale_set: 0,
                 runner: 1_000,
@@ -251,27 +278,43 @@ impl World {
     // === tokens ===
 
     pub(super) fn grant(&mut self, grant: Grant, seconds: i64, now: Moment) -> (String, Timestamp) {
-        let expires = after(now.time, seconds);
-        self.tokens.retain(|_, (_, expires)| *expires > now.time);
+        let until = after(now.time, seconds);
+        self.tokens.retain(|_, token| token.until > now.time);
         let id = self.next_id();
-        let token = match &grant {
-            Grant::Installation => format!("ghs_simulated{id}"),
+        let text = match &grant {
+            Grant::Installation(_) => format!("ghs_simulated{id}"),
             Grant::Registration(_) => format!("registration-simulated{id}"),
-            Grant::Tenant(_) | Grant::Queue(_) => unsigned_jwt(id, expires),
+            Grant::Tenant(_) | Grant::Queue(_) => unsigned_jwt(id, until),
         };
-        self.tokens.insert(token.clone(), (grant, expires));
-        (token, expires)
+        let from = match &grant {
+            Grant::Registration(_) => after(now.time, self.durations.registration_unknown),
+            _ => now.time,
+        };
+        let token = Token { grant, from, until };
+        self.tokens.insert(text.clone(), token);
+        self.keep_secret(&text);
+        (text, until)
     }
 
     /// What a token opens, if it is valid.
     pub(super) fn granted(&self, token: &str, now: Moment) -> Option<&Grant> {
-        let (grant, expires) = self.tokens.get(token)?;
-        (*expires > now.time).then_some(grant)
+        let token = self.tokens.get(token)?;
+        let valid = token.from <= now.time && now.time < token.until;
+        valid.then_some(&token.grant)
     }
 
     /// Makes every token of a kind invalid.
     pub(super) fn revoke(&mut self, which: impl Fn(&Grant) -> bool) {
-        self.tokens.retain(|_, (grant, _)| !which(grant));
+        self.tokens.retain(|_, token| !which(&token.grant));
+    }
+
+    /// Writes a secret down, where that is asked for.
+    pub(super) fn keep_secret(&mut self, secret: &str) {
+        if let Some(secrets) = &mut self.secrets
+            && !secret.is_empty()
+        {
+            secrets.insert(secret.to_owned());
+        }
     }
 
     // === scopes and groups ===

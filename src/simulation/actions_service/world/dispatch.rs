@@ -32,8 +32,8 @@ impl World {
         }
     }
 
-    /// Ends a job that has not started yet, as a person who cancels it does.
-    pub(crate) fn cancel(&mut self, id: i64, now: Moment) -> bool {
+    /// Ends a job, wherever it stands; answers whether it had not ended yet.
+    pub(crate) fn finish(&mut self, id: i64, result: &str, now: Moment) -> bool {
         let Some(job) = self.jobs.get(&id) else {
             return false;
         };
@@ -46,7 +46,7 @@ impl World {
             }
             JobState::Available | JobState::Assigned | JobState::Running => {}
         }
-        self.complete(id, "canceled", now);
+        self.complete(id, result, now);
         true
     }
 

@@ -26,6 +26,7 @@ impl World {
         }
         let id = next(&mut self.last.runner);
         let secret = self.uuid();
+        self.keep_secret(&secret);
         self.runner_names.insert(key, id);
         self.note(format!("runner {id} registered: {name}"));
         let runner = RegisteredRunner {
@@ -78,6 +79,11 @@ impl World {
         }
         runner.news.notify_waiters();
         self.note(format!("runner {id} gone: {}", runner.name));
+    }
+
+    /// What a runner signs in with.
+    pub(crate) fn sign_in_secret(&self, id: i64) -> Option<String> {
+        self.runners.get(&id).map(|runner| runner.secret.clone())
     }
 
     /// A runner signs in. The reason for a refusal is a text for people.

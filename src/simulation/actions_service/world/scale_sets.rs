@@ -83,6 +83,7 @@ impl World {
             messages: BTreeMap::new(),
             latest: None,
             again: None,
+            pretended: None,
             news: Arc::default(),
         };
         let json = self.scale_set_json(&set);
@@ -128,6 +129,14 @@ impl World {
         Ok(())
     }
 
+    /// From now on, this is told in place of a scale set's statistics; `None` goes back to the
+    /// truth.
+    pub(crate) fn pretend(&mut self, id: i64, statistics: Option<Value>) {
+        if let Some(set) = self.scale_sets.get_mut(&id) {
+            set.pretended = statistics;
+        }
+    }
+
     pub(crate) fn scale_set_json(&self, set: &ScaleSet) -> Value {
         let label = |name| json!({"id": 0, "type": "System", "name": name});
         json!({
@@ -170,7 +179,14 @@ impl ScaleSet {
         })
     }
 
+    /// What is told of its jobs and runners: the truth, or what is told in its place.
     pub(crate) fn statistics(&self) -> Value {
+        let pretended = self.pretended.clone();
+        pretended.unwrap_or_else(|| self.counts())
+    }
+
+    /// Its jobs and runners, counted.
+    pub(crate) fn counts(&self) -> Value {
         json!({
             "totalAvailableJobs": self.offered.len(),
             "totalAcquiredJobs": 0,

@@ -95,7 +95,8 @@ impl World {
         if let Some(message) = set.again.take() {
             return Some(message);
         }
-        let known = set.messages.range(last.max(0).saturating_add(1)..).next();
+        let cursor = if self.ignores_cursor { 0 } else { last };
+        let known = set.messages.range(cursor.max(0).saturating_add(1)..).next();
         if let Some((_, message)) = known {
             set.latest = Some(message.clone());
             return Some(message.clone());
