@@ -4,6 +4,7 @@
 //! with errors that name the flag, and then runs. The environment is read here and nowhere
 //! else.
 
+pub mod actions_service;
 pub mod controller;
 pub mod crds;
 pub mod demo;
@@ -34,6 +35,8 @@ enum Command {
     Listener(listener::Args),
     /// Play a burst of jobs on a cluster inside this process.
     Demo(demo::Args),
+    /// Serve an Actions service on a local port, to test clients of it with.
+    ActionsService(actions_service::Args),
     /// Print the CustomResourceDefinitions.
     Crds(crds::CrdsArgs),
 }
@@ -56,6 +59,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Controller(args) => controller::run(args),
         Command::Listener(args) => listener::run(args),
         Command::Demo(args) => demo::run(args),
+        Command::ActionsService(args) => actions_service::run(args),
         Command::Crds(args) => {
             crds::run(&args, &mut std::io::stdout().lock()).map_err(anyhow::Error::from)
         }

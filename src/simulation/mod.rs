@@ -6,5 +6,6 @@ pub mod actions_service;
 pub mod api_server;
 mod apply;
 pub mod cluster;
+mod http1;
 pub mod kubelet;
 mod programs;

@@ -11,6 +11,7 @@
 //!               └ routes, faults      waiting, no HTTP
 //! ```
 
+mod admin;
 mod answers;
 mod asked;
 mod faults;
@@ -31,6 +32,7 @@ use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+pub use admin::ADMIN;
 pub use faults::{CallInfo, Fault, Faults, Interceptor, Outcome, Refusal, Standing};
 pub use jobs::{Job, JobSpec, JobState};
 pub use mangling::Mangling;
@@ -97,6 +99,8 @@ pub struct ScaleSetInfo {
     pub id: i64,
     /// Its name.
     pub name: String,
+    /// Whose it is: `acme`, `acme/widgets` or `enterprises/big`, in lower case.
+    pub scope: String,
     /// Its runner group's id.
     pub group_id: i64,
     /// Names of its labels.
@@ -182,7 +186,12 @@ impl ActionsService {
 
     /// Makes an App known. Once one is, only those are accepted that are.
     pub fn add_app(&self, app: App) {
-        self.change(|world, _| world.apps.push(app));
+        self.change(|world, _| world.apps.get_or_insert_default().push(app));
+    }
+
+    /// From now on, no App is accepted but those that are made known.
+    pub fn accept_no_app(&self) {
+        self.change(|world, _| world.apps = Some(Vec::new()));
     }
 
     /// Makes things last longer or shorter; what has begun ends as it would have.
@@ -262,14 +271,13 @@ impl ActionsService {
         RunnerHandle::sign_in(self.clone(), jit_config)
     }
 
-    /// A registered runner signs in, by its name and in whatever scope, without anybody having
-    /// to hand its JIT configuration over.
+    /// A registered runner signs in, without anybody having to hand its JIT configuration over.
     ///
     /// # Errors
     ///
     /// As [`runner_online`](Self::runner_online).
-    pub fn start_runner(&self, name: &str) -> Result<RunnerHandle, SignInRefused> {
-        RunnerHandle::sign_in_by_name(self.clone(), name)
+    pub fn start_runner(&self, runner_id: i64) -> Result<RunnerHandle, SignInRefused> {
+        RunnerHandle::sign_in_by_id(self.clone(), runner_id)
     }
 
     /// Ends a job, as its runner does, which is deregistered then; answers whether it had not
@@ -321,6 +329,7 @@ impl ActionsService {
             let info = sets.map(|set| ScaleSetInfo {
                 id: set.id,
                 name: set.name.clone(),
+                scope: world.scope_name(set.scope).to_owned(),
                 group_id: set.group,
                 labels: set.labels.clone(),
                 disable_update: set.disable_update,

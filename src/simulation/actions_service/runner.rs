@@ -52,17 +52,10 @@ impl RunnerHandle {
         Self::enter(service, id, secret)
     }
 
-    pub(super) fn sign_in_by_name(
-        service: ActionsService,
-        name: &str,
-    ) -> Result<Self, SignInRefused> {
-        let found = service.read(|world| {
-            let mut runners = world.runners.values();
-            let runner = runners.find(|runner| runner.name.eq_ignore_ascii_case(name))?;
-            Some((runner.id, world.sign_in_secret(runner.id)?))
-        });
-        let (id, secret) = found.ok_or(SignInRefused {
-            reason: "there is no runner of that name",
+    pub(super) fn sign_in_by_id(service: ActionsService, id: i64) -> Result<Self, SignInRefused> {
+        let secret = service.read(|world| world.sign_in_secret(id));
+        let secret = secret.ok_or(SignInRefused {
+            reason: "the runner's registration is gone",
         })?;
         Self::enter(service, id, &secret)
     }

@@ -7,16 +7,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use http::{Request, Response};
-use http_body_util::{BodyExt as _, Full, Limited};
+use http::{Request, Response, StatusCode};
+use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
+use tokio::net::TcpListener;
 
 use super::ActionsService;
 use crate::actions::{Transport, TransportError, TransportErrorKind, TransportOptions, Transports};
+use crate::simulation::http1;
 
 /// A request that gets no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -49,32 +47,34 @@ impl ActionsService {
     ///
     /// When the port cannot be listened on any more.
     pub async fn serve(self, listener: TcpListener) -> io::Result<Infallible> {
-        let mut connections = JoinSet::new();
-        loop {
-            let (stream, _) = listener.accept().await?;
-            while connections.try_join_next().is_some() {}
-            connections.spawn(self.clone().serve_connection(stream));
-        }
+        http1::serve(listener, move |request| self.clone().receive(request)).await
     }
 
-    async fn serve_connection(self, stream: TcpStream) {
-        let service = service_fn(move |request: Request<Incoming>| {
-            let service = self.clone();
-            async move {
-                let (parts, body) = request.into_parts();
-                let body = Limited::new(body, LARGEST_BODY).collect().await;
-                let Ok(body) = body else {
-                    let response = Response::builder().status(413).body(Full::default());
-                    return response.map_err(|_| Lost::Answer);
-                };
-                let request = Request::from_parts(parts, body.to_bytes());
-                Ok(service.handle(request).await?.map(Full::new))
-            }
-        });
-        let http = hyper::server::conn::http1::Builder::new();
-        // A connection that ends early is the other side's affair, or was asked for.
-        let _ = http.serve_connection(TokioIo::new(stream), service).await;
+    pub(super) async fn receive(
+        self,
+        request: Request<Incoming>,
+    ) -> Result<Response<Full<Bytes>>, Lost> {
+        let response = match whole(request).await {
+            Ok(request) => self.handle(request).await?,
+            Err(_) => too_large(),
+        };
+        Ok(response.map(Full::new))
     }
+}
+
+/// A request with its body.
+pub(super) async fn whole(
+    request: Request<Incoming>,
+) -> Result<Request<Bytes>, http1::BodyProblem> {
+    http1::whole(request, LARGEST_BODY).await
+}
+
+fn too_large() -> Response<Bytes> {
+    let mut response = Response::new(Bytes::from_static(
+        b"The request is too large or broke off.",
+    ));
+    *response.status_mut() = StatusCode::PAYLOAD_TOO_LARGE;
+    response
 }
 
 #[derive(Clone)]

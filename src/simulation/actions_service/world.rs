@@ -173,8 +173,8 @@ pub(super) struct World {
     pub(super) durations: Durations,
     /// Personal access tokens that are accepted; `None` accepts any.
     pub(super) accepted: Option<BTreeSet<String>>,
-    /// The Apps there are; with none, any is believed.
-    pub(super) apps: Vec<App>,
+    /// The Apps there are; `None` believes any.
+    pub(super) apps: Option<Vec<App>>,
     /// Whether a queue delivers what is not acknowledged whatever the poll's cursor.
     pub(super) ignores_cursor: bool,
     /// Every secret given out or shown, for who looks for leaks.
@@ -207,7 +207,7 @@ impl World {
             seed,
             durations,
             accepted: None,
-            apps: Vec::new(),
+            apps: None,
             ignores_cursor: false,
             secrets: None,
             last: LastIds {
@@ -362,6 +362,12 @@ impl World {
                 json!({"id": id, "name": name, "isDefaultGroup": *id == DEFAULT_GROUP})
             })
             .collect()
+    }
+
+    /// Whose a scope is.
+    pub(super) fn scope_name(&self, scope: i64) -> &str {
+        let scope = self.scopes.get(&scope);
+        scope.map(|scope| scope.key.as_str()).unwrap_or_default()
     }
 
     fn group_name(&self, scope: i64, group: i64) -> Option<&str> {

@@ -6,19 +6,15 @@ use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
 use futures::future::BoxFuture;
 use http::header::USER_AGENT;
 use http::{HeaderMap, HeaderValue, Request, Response};
-use http_body_util::{BodyExt, Limited};
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
-use tokio::task::JoinSet;
 
 use super::http::{Body, BodyError, refusal};
 use super::status::ApiError;
 use super::{ApiServer, Identity};
+use crate::simulation::http1;
 
 /// Largest request body: the real server's limit is about the same.
 const LARGEST_BODY: usize = 3 * 1024 * 1024;
@@ -63,7 +59,8 @@ impl ApiServer {
         &self,
         listener: TcpListener,
     ) -> impl Future<Output = io::Result<Infallible>> + Send + 'static {
-        accept(self.clone(), listener)
+        let server = self.clone();
+        http1::serve(listener, move |request| receive(server.clone(), request))
     }
 }
 
@@ -99,39 +96,18 @@ impl tower::Service<Request<kube::client::Body>> for InProcess {
     }
 }
 
-async fn accept(server: ApiServer, listener: TcpListener) -> io::Result<Infallible> {
-    // dropped with this future, and the connections with it
-    let mut connections = JoinSet::new();
-    loop {
-        let (stream, _) = listener.accept().await?;
-        while connections.try_join_next().is_some() {}
-        let server = server.clone();
-        connections.spawn(async move {
-            let service = service_fn(move |request| receive(server.clone(), request));
-            let connection = hyper::server::conn::http1::Builder::new()
-                .timer(TokioTimer::new())
-                .serve_connection(TokioIo::new(stream), service);
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "connection ended");
-            }
-        });
-    }
-}
-
 async fn receive(
     server: ApiServer,
     request: Request<hyper::body::Incoming>,
 ) -> Result<Response<Body>, BodyError> {
-    let (parts, body) = request.into_parts();
-    let body: Bytes = match Limited::new(body, LARGEST_BODY).collect().await {
-        Ok(body) => body.to_bytes(),
+    let request = match http1::whole(request, LARGEST_BODY).await {
+        Ok(request) => request,
         Err(error) => {
             let text = format!("Request entity too large or broken: {error}");
             return Ok(refusal(&ApiError::new(413, "RequestEntityTooLarge", text)));
         }
     };
-    let identity = impersonated(&parts.headers).unwrap_or_else(Identity::admin);
-    let request = Request::from_parts(parts, body);
+    let identity = impersonated(request.headers()).unwrap_or_else(Identity::admin);
     Ok(server.answer(request, &identity).await?)
 }
 

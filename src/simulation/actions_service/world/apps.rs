@@ -112,11 +112,11 @@ impl World {
         if issuer.is_empty() {
             return Err(refused("The JWT must say iss."));
         }
-        if self.apps.is_empty() {
+        let Some(apps) = &self.apps else {
             return Ok(String::new());
-        }
+        };
         let named = |app: &&App| app.issuers.contains(&issuer);
-        let mut apps = self.apps.iter().filter(named).peekable();
+        let mut apps = apps.iter().filter(named).peekable();
         if apps.peek().is_none() {
             return Err(refused("The JWT's iss is no App."));
         }
