@@ -34,8 +34,9 @@ impl ActionsService {
             .collect();
         let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
         let Some(route) = Route::of(request.method(), &segments) else {
-            let message = format!("There is nothing at {} {path}.", request.method());
-            return Ok(self.respond("unknown", Err(Refusal::new(404, "", message))));
+            let asked = format!("{} {path}", request.method());
+            let refusal = Refusal::new(404, "", format!("There is nothing at {asked}."));
+            return Ok(self.respond(&asked, Err(refusal)));
         };
         let fault = self.fault(&CallInfo {
             name: route.name(),

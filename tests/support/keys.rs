@@ -1,0 +1,60 @@
+//! Keys of a GitHub App, made for tests: they open nothing.
+
+#![allow(dead_code, reason = "not every test needs them all")]
+
+/// A private key.
+pub const PRIVATE: &str = "\
+-----BEGIN RSA PRIVATE KEY-----\n\
+MIIEpAIBAAKCAQEA4+aJwriYebkavQFZ7lRxrAYKD808YIYIsaavUyWAKg69sKBh\n\
+BZ5l8HWeKZTV1G6MhqOFrGGJ3WSQkGZe2Jf8d1f4QmrgTIzX4pDUE+VdsJjbuJwe\n\
+Kv9i9tHNNP6yQWNX8eE0bdVq9AT6JAIcgCio5jdEyXiuf0CRQxfpN1xAItUuPL2e\n\
+yl6ye6J5/s1vcdT8lJevSRHGOvOKhUgvV3+jPpnA3cbC/L5UM8HyFTTQ/T4PTbHV\n\
+ZayRBMxy3sW+5GPtDNOzVi3ZPCWHAFYsqsvair9KVvNizxSYx4Z15G5mK+Upm2ut\n\
+Raa8GuOjy5sI3SAm5Asy6Uty/XeQF7ePxOhKJQIDAQABAoIBADjjmfzlBo7QEagf\n\
+l7riEnQOF+Hk6g7wNmheQwK+6DTXdCuMhVuZNDonqiEYGZ6LMAIF/L7QpFEDIwEg\n\
+xMlNe0SxTXQK6M3DFLrmS0JiLZaBOcvmELPMB4C0U4TIlWe0LEZhYKyQK0AZo/Vs\n\
+H4AwZiT9o+qk+O4kCH7Wj611lj77PodS610w8kso9tqaC/vMyWVqWazUHse66QIt\n\
+p7b1kTDIMcyjqgJgR+Lmdnj9mZgAll3tTpEmMyokJzJ+IPYdYDhBATYTqg+qeMqU\n\
+Gly+JgJ/Ju9y3B5z5DShh4qCVG55yZ+F+j/K0k2LuVRf9sBjkZ3tmswmme99r2HO\n\
+Kn6LRAECgYEA+RJ8VlYoNpSPHBRl1vke41O7Mf+KXAhhIeVozWo/o/Nxa+c341U0\n\
+qDKjM1B4/qVidI9RrsEcZt/D+zmpXeLBW/fTDCa+Ob8ub4eR4TjB0URDs6aZ9DYs\n\
+L6+SoXmR9MrwEdSWADNzFHHVvBiZcsXTbihbkTEpL6qXxKm38sZxzgECgYEA6j1M\n\
+yBqi83xtgl4YR8RuAN637u5RUQ2LeQPK+os3V2F7VmnHIJg8p3ipHD60ORjIvAsQ\n\
+0EuvErizudnfRcw+x4tVDaJUGmayb1w1ySDE4crJltH/IcI+MUyBAcYR4BIcCEmp\n\
+WwO10xw34kSIHxZVEefVpV6CW8PckLOODFI9hCUCgYA5/8j+Xc+9bfipREK2vYoo\n\
+y42yxdvVNIpR11cBRnWNWxoVU2FbSbMaW7hPMbULLz3vAJS3yfYwKnk7niDHYQ8/\n\
+uETn9nmjftZ0WDBrLslLTscpJWmCSb8eV5cgjOulAkDHFibb4x8wKpXn2B6bcF+c\n\
+rj8sXzNFC0eOHytbmERWAQKBgQDZ+TVMOM1Oe4mEeX9quXYMRTUwmID/RfV2JXtr\n\
+bsWPAN2/aiutPz2iMnxcFlWrlE6n/jwlOWivqUVGO2K0Fv6MvjHlwBs3fj2pt0st\n\
+4NqVqxmwybX7ekBZq/GY7vKPawq/A50fXvKCg43VdyScmTGMugpsGuh/8GF+Hjif\n\
+aqBoKQKBgQDfjI3A2hi8rI0DncoERCwoM7RIKQrykTp42gEnNuuiHMv4gTSBMvgV\n\
+xnUGUipTrhxTD0hvXNKP0jT6uTj/qPKk7/4uiVJSCXU1VbKIDHr8r0CRoEBzQVlR\n\
+YxLYgTkLg15xE6EAuJvCxaHIBz/fv+vFrcBPdDblg6o3PxfebjXO2w==\n\
+-----END RSA PRIVATE KEY-----\n\
+";
+
+/// Its public half.
+pub const PUBLIC: &str = "\
+-----BEGIN PUBLIC KEY-----\n\
+MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEA4+aJwriYebkavQFZ7lRx\n\
+rAYKD808YIYIsaavUyWAKg69sKBhBZ5l8HWeKZTV1G6MhqOFrGGJ3WSQkGZe2Jf8\n\
+d1f4QmrgTIzX4pDUE+VdsJjbuJweKv9i9tHNNP6yQWNX8eE0bdVq9AT6JAIcgCio\n\
+5jdEyXiuf0CRQxfpN1xAItUuPL2eyl6ye6J5/s1vcdT8lJevSRHGOvOKhUgvV3+j\n\
+PpnA3cbC/L5UM8HyFTTQ/T4PTbHVZayRBMxy3sW+5GPtDNOzVi3ZPCWHAFYsqsva\n\
+ir9KVvNizxSYx4Z15G5mK+Upm2utRaa8GuOjy5sI3SAm5Asy6Uty/XeQF7ePxOhK\n\
+JQIDAQAB\n\
+-----END PUBLIC KEY-----\n\
+";
+
+/// The public half of another.
+pub const ANOTHER_PUBLIC: &str = "\
+-----BEGIN PUBLIC KEY-----\n\
+MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEAj6aLa0vzdnVBMHIoD8Oe\n\
++qF0rc5YkIyJFAqqLhTEnWNRLzWVvjcFcocwF2M0xVQTqbNodsi/sxUWRqqclHD0\n\
+iiujP6SwV/58yLVOr//GHbQXzBtRt6HkQK9sCY7LGUiI3rbQin8anjcOoiP+cj3k\n\
+1y1TfIIKPyrLiq26r3YXmg2AHt6g3OujFoHqcz/eUd4kLYKk7LUUCfFX2iROiUoA\n\
+2W2Bcl/QVdSm4vVarD/2OkpjRCchDHfjU24bA5ZZ6cmQXMO2FM5w6DdbR7zJxmiv\n\
+B+Jy0Dz45/9ZDVAgNifJWpxyG0dOCMWfERpX7PpXXtti8tQmim5eDPcYh5GK1odF\n\
+gQIDAQAB\n\
+-----END PUBLIC KEY-----\n\
+";
