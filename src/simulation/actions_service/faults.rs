@@ -23,6 +23,8 @@ pub struct CallInfo<'a> {
     pub name: &'static str,
     /// Its path.
     pub path: &'a str,
+    /// Its query; empty without one.
+    pub query: &'a str,
 }
 
 /// What goes wrong with a call.
@@ -247,7 +249,11 @@ mod tests {
     use super::*;
 
     fn fate(faults: &Faults, name: &'static str) -> Option<u16> {
-        let fault = faults.intercept(&CallInfo { name, path: "/" })?;
+        let fault = faults.intercept(&CallInfo {
+            name,
+            path: "/",
+            query: "",
+        })?;
         match fault.outcome {
             Outcome::Refuse(refusal) => Some(refusal.status),
             other => panic!("{other:?}"),
@@ -290,6 +296,7 @@ mod tests {
             let call = CallInfo {
                 name: "find_runner",
                 path: "/",
+                query: "",
             };
             faults.intercept(&call);
         }

@@ -41,6 +41,7 @@ impl ActionsService {
         let fault = self.fault(&CallInfo {
             name: route.name(),
             path: &path,
+            query: request.uri().query().unwrap_or_default(),
         });
         let Fault { delay, outcome } = fault.unwrap_or(Fault::delay(Duration::ZERO));
         if !delay.is_zero() {
