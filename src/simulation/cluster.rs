@@ -17,7 +17,7 @@ use super::api_server::admission::Admission;
 use super::api_server::{ApiServer, ApiServerOptions, faults};
 pub use super::apply::ApplyError;
 use super::kubelet::{Kubelet, KubeletOptions, NODE};
-use super::programs::SimulatedPrograms;
+use super::programs::{ListenerBook, SimulatedPrograms};
 use crate::actions::{Clients, ClientsOptions, UserAgent};
 use crate::actors::{
     CallMetrics, ControllerOptions, Journal, KubeSources, UnregistrarTask, Workers, run_controller,
@@ -114,6 +114,7 @@ pub struct Cluster {
     pub clock: Clock,
     settings: Arc<ControllerSettings>,
     log: Option<Log>,
+    listener_metrics: ListenerBook,
 }
 
 /// A log that several write to.
@@ -259,7 +260,9 @@ impl Cluster {
             interceptor: options.actions_interceptor,
             ..actions_service::Options::new(options.clock.clone())
         });
+        let listener_metrics = ListenerBook::default();
         let programs = SimulatedPrograms {
+            listener_metrics: listener_metrics.clone(),
             api: api.clone(),
             actions: actions.clone(),
             clock: options.clock.clone(),
@@ -281,6 +284,7 @@ impl Cluster {
             clock: options.clock,
             settings: Arc::new(options.settings),
             log,
+            listener_metrics,
         };
         cluster.furnish().await?;
         Ok(cluster)
@@ -313,6 +317,18 @@ impl Cluster {
             settings,
             journal,
         })
+    }
+
+    /// The metrics of each listener that runs or has run, by its pod's name; when several had
+    /// the name, those of the latest.
+    #[must_use]
+    pub fn listener_metrics(&self) -> Vec<(String, prometheus::Registry)> {
+        let book = self.listener_metrics.lock();
+        let book = book.unwrap_or_else(PoisonError::into_inner);
+        let metrics = book.iter();
+        metrics
+            .map(|(pod, metrics)| (pod.clone(), metrics.registry().clone()))
+            .collect()
     }
 
     /// Takes the lines logged so far: those of the API server, then those of Actions service

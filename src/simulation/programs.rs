@@ -1,8 +1,9 @@
 //! What runs in the pods of a simulated cluster: the real listener program, and a simulated
 //! runner that takes one job.
 
+use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::future::LocalBoxFuture;
@@ -26,7 +27,12 @@ pub struct SimulatedPrograms {
     pub clock: Clock,
     /// From a runner's start until it is online.
     pub sign_in: Duration,
+    /// Metrics of the listeners, by pod, of those that have ended as well.
+    pub listener_metrics: ListenerBook,
 }
+
+/// Metrics of listeners, by pod: the latest listener of that name.
+pub(super) type ListenerBook = Arc<Mutex<BTreeMap<String, Arc<ListenerMetrics>>>>;
 
 impl Programs for SimulatedPrograms {
     fn listener(&self, pod: Arc<Pod>, config: Vec<u8>, stop: Stop) -> LocalBoxFuture<'static, i32> {
@@ -42,6 +48,7 @@ impl Programs for SimulatedPrograms {
         let kube = self.api.client_as(&user, &["system:authenticated"]);
         let transports = self.actions.transports();
         let clock = self.clock.clone();
+        let book = self.listener_metrics.clone();
         Box::pin(async move {
             let config = match listener::parse(&config, Path::new("config.json")) {
                 Ok(config) => config,
@@ -64,6 +71,10 @@ impl Programs for SimulatedPrograms {
                     "listenerMetrics is not what it seems"
                 );
             }
+            let metrics = Arc::new(metrics);
+            book.lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .insert(name.clone(), metrics.clone());
             let env = ListenerEnv {
                 kube,
                 transports,
@@ -72,7 +83,7 @@ impl Programs for SimulatedPrograms {
                 hostname: name.clone(),
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 force_ghes: false,
-                metrics: Arc::new(metrics),
+                metrics,
                 health: Arc::new(Health::new()),
             };
             match listener::run(config, env, stop.told()).await {

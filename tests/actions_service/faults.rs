@@ -44,6 +44,17 @@ async fn a_refusal_is_met_as_what_it_is_and_has_no_effect() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_service_that_repeats_the_token_does_not_get_it_into_an_error() {
+    let world = World::new();
+    world.ask_once("create_registration_token", json!({"fault": "echo"}));
+    let error = world.client.get_runner_group("default").await.unwrap_err();
+    assert_eq!(error.status, Some(400));
+    let text = format!("{error} {error:?}");
+    assert!(text.contains("makes sense"), "{text}");
+    assert!(!text.contains(crate::world::TOKEN), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn waits_that_are_asked_for_are_told() {
     let world = World::new();
     let set = world.scale_set("linux").await;

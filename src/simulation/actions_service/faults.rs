@@ -45,6 +45,8 @@ pub enum Outcome {
     Refuse(Refusal),
     /// It is answered with this status and body and has no effect.
     Replace(u16, Bytes),
+    /// It is refused in words that repeat what it was authorized with, and its body.
+    Echo,
     /// It takes effect, and its answer is changed on the way.
     Mangle(Mangling),
     /// It is answered as usual, after somebody else has registered the runner that it is about

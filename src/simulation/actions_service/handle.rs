@@ -82,6 +82,12 @@ impl ActionsService {
                 return Ok(response);
             }
             FaultOutcome::Refuse(refusal) => return Ok(self.respond(call, Err(refusal))),
+            FaultOutcome::Echo => {
+                let (secret, body) = (asked.secret(), &asked.body);
+                let message = format!("Neither {secret} nor {body} makes sense.");
+                let refusal = Refusal::new(400, "ArgumentException", message);
+                return Ok(self.respond(call, Err(refusal)));
+            }
             FaultOutcome::Replace(status, body) => {
                 self.log(&format!("{call} -> {status}, replaced"));
                 let mut response = Response::new(body);

@@ -64,6 +64,8 @@ pub enum NamedFault {
     HtmlPage,
     /// 502 with a page of HTML.
     BadGateway,
+    /// 400 with a message that repeats the token and the body it got.
+    Echo,
     /// A byte order mark before the body.
     ByteOrderMark,
     /// A runner of that name exists (409).
@@ -134,6 +136,7 @@ impl NamedFault {
             Self::GarbageBody => Mangling::Garbage.into(),
             Self::HtmlPage => Mangling::HtmlPage.into(),
             Self::BadGateway => Refusal::new(502, "", "<html><h1>Bad gateway</h1></html>").into(),
+            Self::Echo => Outcome::Echo.into(),
             Self::ByteOrderMark => Mangling::ByteOrderMark.into(),
             Self::RunnerExists => Fault::refuse(409, "AgentExistsException"),
             Self::RunnerTaken { scale_set } => Outcome::Forestall(*scale_set).into(),
