@@ -139,9 +139,29 @@ impl World {
     pub async fn until(&self, what: &str, holds: impl Fn(&Cluster) -> bool) {
         let deadline = Instant::now() + PATIENCE;
         while !holds(&self.cluster) {
-            assert!(Instant::now() < deadline, "not in time: {what}");
+            assert!(
+                Instant::now() < deadline,
+                "not in time: {what}\n{}",
+                self.picture()
+            );
             sleep(Duration::from_millis(500)).await;
         }
+    }
+
+    /// What helps to see why something does not come about.
+    fn picture(&self) -> String {
+        let log = String::from_utf8_lossy(&self.logged.0.lock().unwrap()).into_owned();
+        std::fs::write("/tmp/full.log", &log).unwrap();
+        let ours = log.lines().filter(|line| line.contains(" impresario::"));
+        let ours: Vec<&str> = ours.collect();
+        let last = &ours[ours.len().saturating_sub(60)..];
+        let objects = self.objects();
+        let objects = objects
+            .iter()
+            .filter(|(_, text)| text.contains("actions.github.com"))
+            .map(|(name, text)| format!("{name} {text}"));
+        let objects: Vec<String> = objects.collect();
+        format!("{}\n{}", objects.join("\n"), last.join("\n"))
     }
 
     /// Everything there is to see: logs, metrics, and all objects but Secrets; each with its

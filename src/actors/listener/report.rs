@@ -15,6 +15,11 @@ impl ListenerMachine {
             step.announced.clear();
         }
         let trouble = step.trouble.take();
+        // that there is none is said once, in the end: one whose state has to be read again
+        // after a lost answer may be there, and of one that is gone there may be remains
+        let Some(listener) = self.newest_copy() else {
+            return;
+        };
         if self.reported.is_none() && trouble.is_none() && self.is_unread() {
             // not everything is known yet, and what the scale set has is as good
             return;
@@ -26,7 +31,7 @@ impl ListenerMachine {
         };
         let report = ListenerReport {
             name: self.name.clone(),
-            listener: self.al.get().cloned(),
+            listener: Some(listener),
             has_pod: !self.parts.pod.is_absent(),
             ready,
             reason,

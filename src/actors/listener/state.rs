@@ -248,6 +248,11 @@ impl ListenerMachine {
         self.report(step);
     }
 
+    /// The AutoscalingListener as it was seen last.
+    pub(super) fn newest_copy(&self) -> Option<Arc<AutoscalingListener>> {
+        self.al.get().or(self.last_seen.as_ref()).cloned()
+    }
+
     fn al_reference(&self) -> ObjectRef {
         ObjectRef::new(Kind::AutoscalingListener, &self.namespace, &self.name)
     }

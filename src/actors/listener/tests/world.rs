@@ -185,6 +185,11 @@ impl World {
                 Effect::Actions(..) | Effect::Unregister(..) | Effect::Child(_) => unreachable!(),
             }
         }
+        let says_gone = |report: &ListenerReport| report.listener.is_none();
+        assert!(
+            self.stopped || !self.reports.iter().any(says_gone),
+            "it is said to be gone, and may not be"
+        );
     }
 
     /// Lets so many seconds go by, waking the machine when it asked for it.
