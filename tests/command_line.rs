@@ -84,6 +84,7 @@ async fn without_a_command_the_help_lists_them() {
                 "controller",
                 "listener",
                 "demo",
+                "actions-service",
                 "crds",
                 "Usage: impresario",
             ],
@@ -97,6 +98,7 @@ async fn the_help_of_every_command_explains_every_flag() {
         ("controller", 21),
         ("listener", 1),
         ("demo", 10),
+        ("actions-service", 12),
         ("crds", 2),
     ] {
         let output = run(&[command, "--help"]).await;

@@ -10,14 +10,13 @@ use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::family::start_scale_set;
 use super::inbox::Inbox;
 use super::router::{ActorKey, Router, Sighting};
 use super::scale_set::{GaugeLabels, ScaleSetCommand, ScaleSetMachine, ScaleSetReport};
-use super::watch::{Watch, WatchLost};
+use super::watch::{Gate, Watch, WatchLost};
 use super::workers::Workers;
 use super::world::{ActionsIo, Journal, Unregister, World};
 use crate::api::constants::labels;
@@ -82,19 +81,19 @@ pub async fn run(options: ControllerOptions) -> Result<Infallible, WatchLost> {
         settings: options.settings,
         journal: options.journal,
     });
-    let (gate, opened) = watch::channel(false);
+    let gate = Gate::default();
     let controller = Controller {
         world: world.clone(),
         workers: options.workers,
         lists: Vec::new(),
-        gate,
+        gate: gate.clone(),
         ready: options.ready,
         scale_sets: BTreeMap::new(),
         said: Said::default(),
         gauges: BTreeMap::new(),
     }
     .start();
-    let mut watches = start_watches(&world, &controller, &opened, options.namespace.as_deref());
+    let mut watches = start_watches(&world, &controller, &gate, options.namespace.as_deref());
     loop {
         // they end only by being lost; a panic in one is a bug, and the process starts anew
         match watches.join_next().await {
@@ -108,7 +107,7 @@ pub async fn run(options: ControllerOptions) -> Result<Infallible, WatchLost> {
 fn start_watches(
     world: &Arc<World>,
     controller: &Addr<Controller>,
-    gate: &watch::Receiver<bool>,
+    gate: &Gate,
     namespace: Option<&str>,
 ) -> JoinSet<WatchLost> {
     let starter = Starter {
@@ -133,7 +132,7 @@ fn start_watches(
 struct Starter<'a> {
     world: &'a Arc<World>,
     controller: &'a Addr<Controller>,
-    gate: &'a watch::Receiver<bool>,
+    gate: &'a Gate,
 }
 
 impl Starter<'_> {
@@ -170,7 +169,7 @@ pub struct Controller {
     workers: Workers,
     /// First lists that have come so far.
     lists: Vec<InitialList>,
-    gate: watch::Sender<bool>,
+    gate: Gate,
     ready: Arc<AtomicBool>,
     scale_sets: BTreeMap<ActorKey, Inbox<ScaleSetMachine>>,
     said: Said,
@@ -248,7 +247,7 @@ impl Handler<InitialList> for Controller {
             inbox.send(Input::Command(ScaleSetCommand::Synced));
         }
         self.ready.store(true, Ordering::Relaxed);
-        self.gate.send_replace(true);
+        self.gate.open();
         tracing::info!(scale_sets = self.scale_sets.len(), "controller started");
     }
 }
@@ -306,7 +305,7 @@ impl Controller {
     ) -> Inbox<ScaleSetMachine> {
         let inbox = Inbox::new(&self.world.metrics.actors);
         self.scale_sets.insert(key.clone(), inbox.clone());
-        if *self.gate.borrow() {
+        if self.gate.is_open() {
             inbox.send(Input::Command(ScaleSetCommand::Synced));
         }
         let (world, inbox_there, key_there) = (self.world.clone(), inbox.clone(), key.clone());

@@ -6,7 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use actix::Addr;
@@ -15,7 +17,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
-use tokio::sync::watch;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::backoff;
@@ -50,8 +52,37 @@ pub struct Watch<K> {
     pub world: Arc<World>,
     /// Who takes whole lists, and objects that no actor is there for.
     pub controller: Addr<Controller>,
-    /// Turns true when the first lists of all watches were delivered.
-    pub gate: watch::Receiver<bool>,
+    /// Opened when the first lists of all watches were delivered.
+    pub gate: Gate,
+}
+
+/// Holds who comes to it until it is opened, for good, and then lets them pass in the order in
+/// which they came. (tokio's watch channel would let them pass in one drawn at random.)
+#[derive(Clone, Debug, Default)]
+pub struct Gate(Arc<(AtomicBool, Notify)>);
+
+impl Gate {
+    /// Opens it.
+    pub fn open(&self) {
+        self.0.0.store(true, Ordering::Release);
+        self.0.1.notify_waiters();
+    }
+
+    /// Whether it is open.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.0.0.load(Ordering::Acquire)
+    }
+
+    /// Waits until it is open.
+    pub async fn pass(&self) {
+        let mut opened = pin!(self.0.1.notified());
+        // it may be opened just now
+        opened.as_mut().enable();
+        if !self.is_open() {
+            opened.await;
+        }
+    }
 }
 
 /// What is known of a watched object: enough to say that it is gone.
@@ -177,7 +208,7 @@ where
         };
         // an error means that the controller is gone, and with it this task
         let _ended = self.controller.send(list).await;
-        let _ended = self.gate.wait_for(|open| *open).await;
+        self.gate.pass().await;
     }
 
     /// Finds out whether an object that a list lacks is gone.

@@ -3,6 +3,7 @@
 
 mod hanging;
 mod name_conflict;
+mod repeated;
 #[path = "../support/stage/mod.rs"]
 #[allow(
     dead_code,

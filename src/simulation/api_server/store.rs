@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use serde_json::Value;
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 use super::object;
 
@@ -55,8 +55,9 @@ struct Shelf {
     history: VecDeque<Change>,
     /// Changes up to this revision are gone.
     compacted: u64,
-    /// The revision of the last change, for those who wait.
-    changed: watch::Sender<u64>,
+    /// Wakes who waits for a change, in the order of their waiting: tokio's watch channel
+    /// would draw the order at random.
+    changed: Arc<Notify>,
 }
 
 impl Default for Shelf {
@@ -65,7 +66,7 @@ impl Default for Shelf {
             objects: BTreeMap::new(),
             history: VecDeque::new(),
             compacted: 0,
-            changed: watch::Sender::new(0),
+            changed: Arc::default(),
         }
     }
 }
@@ -187,10 +188,10 @@ impl Store {
         }))
     }
 
-    /// Tells of every later change to a shelf.
-    pub fn subscribe(&mut self, shelf: &Arc<str>) -> watch::Receiver<u64> {
+    /// What wakes those who wait for a change to a shelf.
+    pub fn changed(&mut self, shelf: &Arc<str>) -> Arc<Notify> {
         let shelf = self.shelves.entry(Arc::clone(shelf)).or_default();
-        shelf.changed.subscribe()
+        Arc::clone(&shelf.changed)
     }
 
     /// Writes an object, new or changed, with a new resource version.
@@ -328,7 +329,7 @@ impl Store {
         {
             shelf.compacted = oldest.revision;
         }
-        shelf.changed.send_replace(revision);
+        shelf.changed.notify_waiters();
     }
 }
 

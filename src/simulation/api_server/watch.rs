@@ -1,6 +1,7 @@
 //! WATCH: a stream of events, one JSON document a line, from the history of a shelf.
 
 use std::collections::VecDeque;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,8 @@ use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use rand::RngExt;
 use serde_json::{Value, json};
-use tokio::sync::watch;
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 use tokio::time::{Instant, sleep_until};
 
 use super::faults::{EventFate, EventInfo};
@@ -41,7 +43,7 @@ struct Watcher {
     user_agent: String,
     /// Changes up to this revision have been looked at.
     seen: u64,
-    changed: watch::Receiver<u64>,
+    changed: Arc<Notify>,
     /// Events to send, each with the time before which it may not be sent.
     pending: VecDeque<(Option<Instant>, Bytes)>,
     deadline: Instant,
@@ -80,7 +82,7 @@ pub(super) fn start(
         include_object: call.query.get("includeObject").to_owned(),
         user_agent: call.user_agent.to_owned(),
         seen: revision.unwrap_or_default(),
-        changed: state.store.subscribe(&call.resource().shelf),
+        changed: state.store.changed(&call.resource().shelf),
         pending: VecDeque::new(),
         deadline: now + Duration::from_secs(seconds),
         bookmark: bookmarks.then(|| now + BOOKMARK_EVERY),
@@ -163,21 +165,23 @@ impl Watcher {
             if self.over {
                 return None;
             }
-            self.changed.mark_unchanged();
+            let changed = Arc::clone(&self.changed);
+            let mut change = pin!(changed.notified());
+            // what changes while the changes so far are collected is not missed
+            change.as_mut().enable();
             self.collect();
             if self.pending.is_empty() && !self.over {
-                self.wait().await;
+                self.wait(change).await;
             }
         }
     }
 
-    /// Waits for a change, the next bookmark or the end.
-    async fn wait(&mut self) {
+    /// Waits for the change, the next bookmark or the end.
+    async fn wait(&mut self, change: Pin<&mut Notified<'_>>) {
         let bookmark = self.bookmark.unwrap_or(self.deadline);
         tokio::select! {
             biased;
-            // the sender lives in the server, which this holds
-            _ = self.changed.changed() => {}
+            () = change => {}
             () = sleep_until(self.deadline.min(bookmark)) => {
                 if self.bookmark.is_some() {
                     self.push_bookmark(false);
