@@ -49,7 +49,7 @@ pub struct Compacted(pub u64);
 
 type Key = (String, String);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Shelf {
     objects: BTreeMap<Key, Arc<Value>>,
     history: VecDeque<Change>,
@@ -58,17 +58,6 @@ struct Shelf {
     /// Wakes who waits for a change, in the order of their waiting: tokio's watch channel
     /// would draw the order at random.
     changed: Arc<Notify>,
-}
-
-impl Default for Shelf {
-    fn default() -> Self {
-        Self {
-            objects: BTreeMap::new(),
-            history: VecDeque::new(),
-            compacted: 0,
-            changed: Arc::default(),
-        }
-    }
 }
 
 /// All objects.
