@@ -1,9 +1,9 @@
 //! Runs the calls that actors ask for: finds the client of a tenant, and makes one when its
 //! credentials, proxies or root certificate are new or have changed.
 //!
-//! Sources are read again at most once per sync period, and at once when the service refuses
-//! the credentials: so a rotated credential is used by the next call, and a call costs no
-//! read.
+//! Calls that come together share one reading of the sources; one that comes later has them
+//! read again, so that it uses a rotated credential. A client whose sources have changed, or
+//! that nobody has called for a while, is let go.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -54,7 +54,8 @@ pub struct ClientsOptions {
     pub force_ghes: bool,
     /// How many calls of one client may be in flight at once.
     pub concurrency: usize,
-    /// How long what was read from the sources is used without reading again.
+    /// How long what was read from the sources may be used without reading again. From the API
+    /// server they are read more often.
     pub sync_period: Duration,
     /// Proxies of tenants that name none, as the process's environment gives them.
     pub default_proxies: Proxies,
@@ -75,6 +76,11 @@ impl Default for ClientsOptions {
     }
 }
 
+/// How long what was read from the API server is used: the calls of a burst share a read.
+const BURST: Duration = Duration::from_secs(2);
+/// A tenant that made no call for so long is forgotten.
+const IDLE: Duration = Duration::from_secs(3600);
+
 /// The clients of all tenants. Clones share them.
 #[derive(Clone)]
 pub struct Clients(Arc<Shared>);
@@ -84,8 +90,19 @@ struct Shared {
     transports: Arc<dyn Transports>,
     clock: Clock,
     options: ClientsOptions,
-    tenants: Mutex<BTreeMap<String, Arc<Resolution>>>,
+    tenants: Mutex<Tenants>,
     clients: Mutex<Vec<(Identity, Weak<Client>)>>,
+}
+
+#[derive(Default)]
+struct Tenants {
+    known: BTreeMap<String, Known>,
+    swept: Option<Instant>,
+}
+
+struct Known {
+    resolution: Arc<Resolution>,
+    used: Instant,
 }
 
 /// What a tenant's sources said when they were last read. Locked while they are being read,
@@ -136,7 +153,10 @@ impl Clients {
             Ok(answer) => return Ok(answer),
             Err(error) => error,
         };
-        if error.kind != ErrorKind::Unauthorized {
+        if !matches!(
+            error.kind,
+            ErrorKind::Unauthorized | ErrorKind::Credentials
+        ) {
             return Err(error.into());
         }
         let renewed = self.client(&request.tenant, Some(started)).await?;
@@ -159,7 +179,7 @@ impl Clients {
         if let Some(Resolved { outcome, read }) = &*resolved {
             let fresh = match outcome {
                 Ok(_) => {
-                    read.elapsed() < self.0.options.sync_period
+                    read.elapsed() < self.0.options.sync_period.min(BURST)
                         && newer_than.is_none_or(|time| *read > time)
                 }
                 // Read for somebody else while this call waited: that counts for it too.
@@ -204,8 +224,26 @@ impl Shared {
             tenant.tls,
             tenant.vault,
         ]);
+        let now = Instant::now();
         let mut tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(tenants.entry(key.to_string()).or_default())
+        if tenants.swept.is_none_or(|time| now - time >= IDLE) {
+            tenants.swept = Some(now);
+            tenants.known.retain(|_, known| now - known.used < IDLE);
+            self.forget_unused();
+        }
+        let known = tenants.known.entry(key.to_string());
+        let known = known.or_insert_with(|| Known {
+            resolution: Arc::default(),
+            used: now,
+        });
+        known.used = now;
+        Arc::clone(&known.resolution)
+    }
+
+    /// Forgets the clients that nobody has any more, and the credentials with them.
+    fn forget_unused(&self) {
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        clients.retain(|(_, client)| client.strong_count() > 0);
     }
 
     async fn resolve(&self, tenant: &Tenant) -> Result<Arc<Client>, ActionsError> {
@@ -236,21 +274,22 @@ impl Shared {
             credentials,
             transport: TransportOptions { root_ca, proxies },
         });
-        client.map_err(|mut error| {
-            // the certificate is the one option that was not judged when it was read
-            if let (ActionsErrorKind::Config, Some(selector)) = (error.kind, certificate) {
-                let (namespace, name, key) = (&tenant.namespace, &selector.name, &selector.key);
-                error.message = format!(
-                    "key {key} of ConfigMap {namespace}/{name}, named by githubServerTLS: {}",
-                    error.message
-                );
-            }
-            error
+        client.map_err(|error| match (error.kind, certificate) {
+            // the key and the certificate are judged only when they are used
+            (ErrorKind::Credentials, _) => unusable(format!(
+                "Secret {}/{} is not usable: {}",
+                tenant.namespace, tenant.secret, error.message
+            )),
+            (ErrorKind::Config, Some(selector)) => config(format!(
+                "key {} of ConfigMap {}/{}, named by githubServerTLS: {}",
+                selector.key, tenant.namespace, selector.name, error.message
+            )),
+            _ => error.into(),
         })
     }
 
     /// The client of this identity, a new one when there is none yet.
-    fn shared_client(&self, identity: Identity) -> Result<Arc<Client>, ActionsError> {
+    fn shared_client(&self, identity: Identity) -> Result<Arc<Client>, Error> {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         clients.retain(|(_, client)| client.strong_count() > 0);
         let known = clients.iter().find(|(known, _)| *known == identity);
@@ -260,7 +299,7 @@ impl Shared {
         let transport = self
             .transports
             .transport(&identity.transport)
-            .map_err(|error| config(error.to_string()))?;
+            .map_err(|error| Error::new(ErrorKind::Config, "configure", error.message))?;
         let options = ClientOptions {
             url: identity.url.clone(),
             credentials: identity.credentials.clone(),
@@ -270,7 +309,7 @@ impl Shared {
             observer: self.options.observer.clone(),
         };
         let client = Client::new(options, transport, self.clock.clone());
-        let client = Arc::new(client.map_err(|error: Error| ActionsError::from(error))?);
+        let client = Arc::new(client?);
         clients.push((identity, Arc::downgrade(&client)));
         Ok(client)
     }
