@@ -153,10 +153,7 @@ impl Clients {
             Ok(answer) => return Ok(answer),
             Err(error) => error,
         };
-        if !matches!(
-            error.kind,
-            ErrorKind::Unauthorized | ErrorKind::Credentials
-        ) {
+        if !matches!(error.kind, ErrorKind::Unauthorized | ErrorKind::Credentials) {
             return Err(error.into());
         }
         let renewed = self.client(&request.tenant, Some(started)).await?;

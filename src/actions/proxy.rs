@@ -96,7 +96,8 @@ impl Proxies {
 
     /// The proxy's URL, with its credentials, for a request to the target.
     pub(super) fn for_url(&self, target: &Url) -> Option<Url> {
-        self.server_for(target).map(ProxyServer::url_with_credentials)
+        self.server_for(target)
+            .map(ProxyServer::url_with_credentials)
     }
 
     /// The proxy for a request to the target.
@@ -328,7 +329,7 @@ const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'~');
 
 /// A text as a part of a URL.
-pub(super) fn percent_encode(text: &str) -> String {
+fn percent_encode(text: &str) -> String {
     utf8_percent_encode(text, RESERVED).to_string()
 }
 

@@ -161,14 +161,23 @@ mod tests {
             (403, &rest[..], "", Some(11)),
             (403, &rest[2..], "", Some(5)),
             (429, &rest[2..], "", Some(5)),
-            (403, &[][..], "You have exceeded a secondary rate limit.", Some(60)),
+            (
+                403,
+                &[][..],
+                "You have exceeded a secondary rate limit.",
+                Some(60),
+            ),
             (403, &[], "Resource not accessible by integration", None),
             (401, &rest[..], "", None),
             (503, &rest[..], "", None),
         ] {
             let status = StatusCode::from_u16(status).unwrap();
             let found = limit(status, &headers(pairs), message, now());
-            assert_eq!(found, expected.map(Duration::from_secs), "{status} {message}");
+            assert_eq!(
+                found,
+                expected.map(Duration::from_secs),
+                "{status} {message}"
+            );
         }
     }
 }

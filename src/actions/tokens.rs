@@ -162,11 +162,7 @@ impl Tokens {
         }
     }
 
-    async fn obtain(
-        &self,
-        sender: &Sender,
-        deadline: &mut Deadline,
-    ) -> Result<TenantToken, Error> {
+    async fn obtain(&self, sender: &Sender, deadline: &mut Deadline) -> Result<TenantToken, Error> {
         let bearer = self.bearer(sender, deadline).await?;
         let registration = self.registration_token(sender, &bearer, deadline).await?;
         self.register(sender, &registration, deadline).await
@@ -343,7 +339,8 @@ impl Signer {
                 private_key,
             } => Self::App {
                 key: AppKey::read(&private_key).map_err(|problem| {
-                    let message = format!("the value of {} {problem}", keys::GITHUB_APP_PRIVATE_KEY);
+                    let message =
+                        format!("the value of {} {problem}", keys::GITHUB_APP_PRIVATE_KEY);
                     Error::new(ErrorKind::Credentials, "configure", message)
                 })?,
                 issuer: app_id,

@@ -138,9 +138,8 @@ impl Transport for ReqwestTransport {
             let request = reqwest::Request::try_from(request).map_err(options)?;
             let host = request.url().host_str().unwrap_or_default().to_owned();
             let proxy = proxies.server_for(request.url());
-            let explain = |error: reqwest::Error| {
-                trouble::explain(&error.without_url(), &host, proxy)
-            };
+            let explain =
+                |error: reqwest::Error| trouble::explain(&error.without_url(), &host, proxy);
             let answer = client.execute(request).await.map_err(explain)?;
             if let (Some(proxy), 407) = (proxy, answer.status().as_u16()) {
                 return Err(trouble::refused_by(proxy));

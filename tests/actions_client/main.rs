@@ -4,11 +4,11 @@
 
 mod embedded;
 mod jobs;
+mod key_files;
 mod keys;
 mod loopback;
 mod network;
 mod scale_sets;
-mod secrecy;
 mod sessions;
 mod tokens;
 mod trouble;

@@ -152,7 +152,10 @@ async fn a_proxy_with_a_password_connects_to_a_server_of_a_private_authority() {
     assert_eq!(kinds(&message), [("available", job)]);
     let served = proxy.served.lock().unwrap();
     let connect = |line: &String| line == "CONNECT ghes.acme.test:443 HTTP/1.1";
-    assert!(!served.is_empty() && served.iter().all(connect), "{served:?}");
+    assert!(
+        !served.is_empty() && served.iter().all(connect),
+        "{served:?}"
+    );
 
     // the proxy alone does not make the authority trusted
     let untrusting = TransportOptions {

@@ -1,6 +1,6 @@
 //! Tokens: one registration for all, refreshed in time, refused and mended.
 
-use crate::keys::{PKCS1, PKCS8};
+use crate::key_files::{PKCS1, PKCS8};
 use crate::world::*;
 
 #[tokio::test(start_paused = true)]
@@ -178,7 +178,10 @@ async fn what_a_token_may_not_see_is_a_matter_of_its_rights() {
 async fn a_repository_that_was_renamed_is_told_as_such() {
     let world = world();
     let moved = Refusal::new(307, "", "Moved").header("location", "https://api.github.com/x");
-    world.service.faults().next("create_registration_token", moved);
+    world
+        .service
+        .faults()
+        .next("create_registration_token", moved);
     let error = world.client.get_scale_set(1).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Config);
     assert!(error.message.contains("correct githubConfigUrl"), "{error}");

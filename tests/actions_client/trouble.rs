@@ -213,7 +213,10 @@ async fn a_call_is_over_within_a_minute_with_all_its_tries() {
     let begun = Instant::now();
     let error = world.client.get_scale_set(set).await.unwrap_err();
     assert_eq!(begun.elapsed(), Duration::from_secs(60));
-    assert_eq!((error.kind, error.status), (ErrorKind::Unavailable, Some(503)));
+    assert_eq!(
+        (error.kind, error.status),
+        (ErrorKind::Unavailable, Some(503))
+    );
     let text = error.to_string();
     for part in ["come back; then no answer within 60 s", "ActivityId"] {
         assert!(text.contains(part), "{text}");
@@ -263,7 +266,11 @@ async fn a_secondary_limit_is_no_refusal_of_the_credentials() {
     for (refusal, waited, told) in [
         (limited("no").header("retry-after", "20"), 20, None),
         (limited("no").header("retry-after", "90"), 0, Some(90)),
-        (limited("You have exceeded a secondary rate limit."), 0, Some(60)),
+        (
+            limited("You have exceeded a secondary rate limit."),
+            0,
+            Some(60),
+        ),
     ] {
         let world = world();
         world.service.faults().next(CALL, refusal);

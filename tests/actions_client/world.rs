@@ -1,19 +1,19 @@
 //! The client, the embedded service, and virtual time; and what all tests here use.
 
 use std::collections::BTreeMap;
-pub use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicUsize, Ordering};
+pub use std::sync::{Arc, Mutex};
 pub use std::time::Duration;
 
 pub use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 pub use futures::future::join_all;
-use impresario::actions::{Observer, TransportError};
 pub use impresario::actions::{
     Client, ClientOptions, Error, ErrorKind, JobMessage, Message, Polled, Proxies, ProxyServer,
     ReqwestTransports, Session, Transport, TransportErrorKind, TransportOptions, Transports,
 };
+use impresario::actions::{Observer, TransportError};
 pub use impresario::api::{ConfigUrl, Credentials};
 pub use impresario::clock::Clock;
 pub use impresario::simulation::actions_service::{

@@ -1,4 +1,17 @@
-//! No secret is in what an error or the log shows, even when the service repeats it.
+//! No secret is in what an error or the log shows, even when the service repeats it. Alone in
+//! its process: whether a line of the program is logged at all is decided once for all
+//! threads, so that tests beside this one could silence it.
+
+#[path = "../actions_client/key_files.rs"]
+#[allow(dead_code, reason = "the keys serve another file too")]
+mod key_files;
+#[path = "../actions_client/world.rs"]
+#[allow(
+    dead_code,
+    unused_imports,
+    reason = "the world serves another file too"
+)]
+mod world;
 
 use std::io::Write;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -7,7 +20,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
-use crate::keys::PKCS8;
+use crate::key_files::PKCS8;
 use crate::world::*;
 
 /// Hands requests on, or answers with a status and everything that the request was authorized
