@@ -407,6 +407,42 @@ mod tests {
             ("", "http://localhost:8080/", true),
             ("", "http://127.0.0.1:8080/", true),
             ("", "http://[::1]:8080/", true),
+            ("", "https://LocalHost/", true),
+            ("", "https://127.8.9.10/", true),
+            ("", "https://[::ffff:127.0.0.1]/", true),
+            ("", "https://localhost.acme.io/", false),
+            ("acme.io:", "https://acme.io/", true),
+            ("acme.io:https", "https://acme.io/", false),
+            ("*.acme.io", "https://acme.io/", false),
+            ("*.acme.io", "https://a.b.acme.io/", true),
+            (".acme.io:8443", "https://api.acme.io:8443/", true),
+            (".acme.io:8443", "https://api.acme.io/", false),
+            (".", "https://acme.io/", false),
+            ("*:443", "https://acme.io/", false),
+            ("b.io, *", "https://acme.io/", true),
+            (" , acme.io ,", "https://acme.io/", true),
+            ("acme.io other.io", "https://acme.io/", false),
+            ("b\u{fc}cher.example", "https://B\u{dc}CHER.example/", true),
+            (
+                "b\u{fc}cher.example",
+                "https://shop.xn--bcher-kva.example/",
+                true,
+            ),
+            ("10.1.2.3", "https://10.1.2.3:8443/", true),
+            ("10.1.2.3", "https://10.1.2.30/", false),
+            ("10.1.2.3/32", "https://10.1.2.3/", true),
+            ("10.1.2.3/32", "https://10.1.2.4/", false),
+            ("10.1.2.3/8", "https://10.9.9.9/", true),
+            ("10.1.2.3/", "https://10.1.2.3/", false),
+            ("10.0.0.0/8", "https://ten.acme.io/", false),
+            ("[fd12::1]", "https://[fd12::1]/", true),
+            ("[fd12::1]:80", "https://[fd12::1]/", false),
+            ("FD12::1", "https://[fd12:0:0::1]/", true),
+            ("::/0", "https://[fd12::1]/", true),
+            ("fd00::/129", "https://[fd12::1]/", false),
+            ("::ffff:10.1.0.0/112", "https://10.1.2.3/", true),
+            ("::ffff:10.1.2.3", "https://10.1.2.3/", true),
+            ("10.1.2.3", "https://[::ffff:10.1.2.3]/", true),
         ] {
             let found = proxied(&proxies(&[rule]), target).is_none();
             assert_eq!(found, direct, "{rule} {target}");
@@ -425,6 +461,18 @@ mod tests {
         let shown = format!("{proxies:?}");
         assert!(shown.contains("p.acme.io:3128"), "{shown}");
         assert!(!shown.contains("cret") && !shown.contains("us@"), "{shown}");
+    }
+
+    #[test]
+    fn every_character_of_a_password_reaches_the_proxy() {
+        let password = "p%41:/?#[]@!$&'()*+,;= \u{fc}\\\"<>^`{|}~-._";
+        let server = ProxyServer::parse("http://old:gone@p:1").unwrap();
+        let server = server.credentials("100%2Fme".to_owned(), password.into());
+        let url = server.url_with_credentials();
+        assert_eq!(percent_decode(url.username()), "100%2Fme");
+        assert_eq!(percent_decode(url.password().unwrap()), password);
+        assert_eq!(url.host_str(), Some("p"));
+        assert_eq!(server.to_string(), "p:1");
     }
 
     #[test]
