@@ -1,5 +1,7 @@
 //! The controller: one per process. Owns the watches, makes scale sets, and hears from them.
 
+mod sharing;
+
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,6 +15,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use self::sharing::Sharing;
 use super::family::start_scale_set;
 use super::inbox::Inbox;
 use super::router::{ActorKey, Router, Sighting};
@@ -92,6 +95,7 @@ pub async fn run(options: ControllerOptions) -> Result<Infallible, WatchLost> {
         scale_sets: BTreeMap::new(),
         said: Said::default(),
         gauges: BTreeMap::new(),
+        sharing: Sharing::default(),
     }
     .start();
     let mut watches = start_watches(&world, &controller, &opened, options.namespace.as_deref());
@@ -176,6 +180,7 @@ pub struct Controller {
     said: Said,
     /// Under which labels a scale set's gauges stand.
     gauges: BTreeMap<ActorKey, GaugeLabels>,
+    sharing: Sharing,
 }
 
 /// The first whole list of a watch.
@@ -282,8 +287,22 @@ impl Controller {
         };
         for (key, report) in said {
             self.publish(&key, &report);
+            self.tell_who_share(&key, &report);
             if matches!(report, ScaleSetReport::Gone) {
                 self.scale_sets.remove(&key);
+            }
+        }
+    }
+
+    /// Tells scale sets that are one in the service of each other.
+    fn tell_who_share(&mut self, key: &ActorKey, report: &ScaleSetReport) {
+        let identity = match report {
+            ScaleSetReport::Summary(summary) => summary.identity.as_deref(),
+            ScaleSetReport::Gone => None,
+        };
+        for (member, others) in self.sharing.heard(key, identity) {
+            if let Some(inbox) = self.scale_sets.get(&member) {
+                inbox.send(Input::Command(ScaleSetCommand::Shared(others)));
             }
         }
     }

@@ -139,6 +139,29 @@ impl ConfigUrl {
         }
     }
 
+    /// Names what the URL stands for: equal for URLs that are written differently and mean the
+    /// same enterprise, organization or repository of the same server.
+    #[must_use]
+    pub fn place(&self) -> String {
+        let server = self.api_base(false);
+        let (_, server) = server.split_once("://").unwrap_or_default();
+        let default_port = if self.scheme == "http" { ":80" } else { ":443" };
+        let server = server.replacen(&format!("{default_port}/"), "/", 1);
+        let server = server.strip_suffix(default_port).unwrap_or(&server);
+        let scope = match &self.scope {
+            ConfigScope::Enterprise(name) => format!("enterprises/{name}"),
+            ConfigScope::Organization(name) => name.clone(),
+            ConfigScope::Repository { owner, repository } => format!("{owner}/{repository}"),
+        };
+        format!("{server}/{}", scope.to_ascii_lowercase())
+    }
+
+    /// Whether both stand for the same.
+    #[must_use]
+    pub fn is_same_place(&self, other: &Self) -> bool {
+        self.place() == other.place()
+    }
+
     /// The enterprise, if the URL names one; else empty.
     #[must_use]
     pub fn enterprise(&self) -> &str {
@@ -261,6 +284,31 @@ mod tests {
     fn a_password_in_the_url_is_not_shown() {
         let error = ConfigUrl::parse("https://me:hunter2@github.com/acme").unwrap_err();
         assert!(!error.to_string().contains("hunter2"), "{error}");
+    }
+
+    #[test]
+    fn urls_that_mean_the_same_are_told_from_those_that_do_not() {
+        let here = ConfigUrl::parse("https://github.com/acme/widgets").unwrap();
+        for (text, same) in [
+            ("https://GitHub.com/Acme/Widgets/", true),
+            ("https://www.github.com/acme/widgets", true),
+            ("https://github.com:443/acme/widgets", true),
+            ("http://github.com/acme/widgets", true),
+            ("https://github.com/acme", false),
+            ("https://github.com/acme/gadgets", false),
+            ("https://acme.ghe.com/acme/widgets", false),
+            ("https://ghes.acme.io/acme/widgets", false),
+            ("https://github.com:8443/acme/widgets", false),
+        ] {
+            let there = ConfigUrl::parse(text).unwrap();
+            assert_eq!(here.is_same_place(&there), same, "{text}");
+        }
+        let parse = |text| ConfigUrl::parse(text).unwrap();
+        let ghes = parse("https://ghes.acme.io:443/acme");
+        assert!(ghes.is_same_place(&parse("https://ghes.acme.io/acme")));
+        assert!(!ghes.is_same_place(&parse("https://ghes.acme.io:444/acme")));
+        let enterprise = parse("https://github.com/enterprises/acme");
+        assert!(!enterprise.is_same_place(&parse("https://github.com/acme")));
     }
 
     #[test]
