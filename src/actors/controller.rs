@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use self::sharing::Sharing;
+use self::sharing::{Claim, Sharing};
 use super::family::start_scale_set;
 use super::inbox::Inbox;
 use super::router::{ActorKey, Router, Sighting};
@@ -296,11 +296,14 @@ impl Controller {
 
     /// Tells scale sets that are one in the service of each other.
     fn tell_who_share(&mut self, key: &ActorKey, report: &ScaleSetReport) {
-        let identity = match report {
-            ScaleSetReport::Summary(summary) => summary.identity.as_deref(),
-            ScaleSetReport::Gone => None,
+        let claim = match report {
+            ScaleSetReport::Summary(summary) => Claim {
+                identity: summary.identity.clone(),
+                going: summary.going,
+            },
+            ScaleSetReport::Gone => Claim::default(),
         };
-        for (member, others) in self.sharing.heard(key, identity) {
+        for (member, others) in self.sharing.heard(key, claim) {
             if let Some(inbox) = self.scale_sets.get(&member) {
                 inbox.send(Input::Command(ScaleSetCommand::Shared(others)));
             }

@@ -155,7 +155,8 @@ impl ScaleSetMachine {
         let part = |get: fn(&ConfigUrl) -> &str| url.as_ref().map_or("", get).to_owned();
         let summary = ScaleSetSummary {
             counts: self.counts().unwrap_or_default(),
-            identity: identity(ars).filter(|_| ars.metadata.deletion_timestamp.is_none()),
+            identity: identity(ars),
+            going: ars.metadata.deletion_timestamp.is_some(),
             listener_running: listener.is_some_and(super::children::ListenerChild::is_ready),
             labels: GaugeLabels {
                 name: self.name.clone(),

@@ -28,7 +28,8 @@ pub enum ScaleSetTag {
 pub enum ScaleSetCommand {
     /// All objects that existed at the start were delivered. Until then nothing is decided.
     Synced,
-    /// These AutoscalingRunnerSets, as `namespace/name`, have the same scale set in the service.
+    /// These AutoscalingRunnerSets, as `namespace/name`, have the same scale set in the service
+    /// and are not being deleted.
     Shared(Vec<String>),
 }
 
@@ -74,9 +75,11 @@ pub struct ScaleSetSummary {
     pub counts: RunnerCounts,
     /// Whether its listener runs.
     pub listener_running: bool,
-    /// Names the scale set in the service, once it is registered and while it is wanted: two
-    /// with the same name are one.
+    /// Names the scale set in the service, once it is registered: two with the same name are
+    /// one.
     pub identity: Option<String>,
+    /// Whether it is being deleted.
+    pub going: bool,
     /// Labels of its gauges.
     pub labels: GaugeLabels,
 }
