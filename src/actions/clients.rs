@@ -14,7 +14,7 @@ use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{ConfigMap, ConfigMapKeySelector, Secret};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::json;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::client::Client;
 use super::error::{Error, ErrorKind};
@@ -78,6 +78,8 @@ impl Default for ClientsOptions {
 
 /// How long what was read from the API server is used: the calls of a burst share a read.
 const BURST: Duration = Duration::from_secs(2);
+/// How long the API server may take to show the sources.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// A tenant that made no call for so long is forgotten.
 const IDLE: Duration = Duration::from_secs(3600);
 
@@ -112,6 +114,8 @@ type Resolution = tokio::sync::Mutex<Option<Resolved>>;
 struct Resolved {
     outcome: Result<Arc<Client>, ActionsError>,
     read: Instant,
+    /// How long it is used before the sources are read again.
+    good_for: Duration,
 }
 
 /// What makes two tenants share a client.
@@ -140,8 +144,8 @@ impl Clients {
         }))
     }
 
-    /// Runs a call. When the service refuses the credentials, the sources are read again;
-    /// with other credentials the call is made once more.
+    /// Runs a call. When the credentials or the proxy's are refused, or the certificate is not
+    /// trusted, the sources are read again; if they have changed, the call is made once more.
     ///
     /// # Errors
     ///
@@ -153,7 +157,10 @@ impl Clients {
             Ok(answer) => return Ok(answer),
             Err(error) => error,
         };
-        if !matches!(error.kind, ErrorKind::Unauthorized | ErrorKind::Credentials) {
+        if !matches!(
+            error.kind,
+            ErrorKind::Unauthorized | ErrorKind::ProxyRefused | ErrorKind::Untrusted
+        ) {
             return Err(error.into());
         }
         let renewed = self.client(&request.tenant, Some(started)).await?;
@@ -163,8 +170,7 @@ impl Clients {
         Ok(renewed.run(&request.call).await?)
     }
 
-    /// The client of a tenant, from sources read after the given time and within the sync
-    /// period.
+    /// The client of a tenant, from sources read after the given time and just now.
     async fn client(
         &self,
         tenant: &Tenant,
@@ -173,12 +179,14 @@ impl Clients {
         let asked = Instant::now();
         let resolution = self.0.resolution(tenant);
         let mut resolved = resolution.lock().await;
-        if let Some(Resolved { outcome, read }) = &*resolved {
+        if let Some(Resolved {
+            outcome,
+            read,
+            good_for,
+        }) = &*resolved
+        {
             let fresh = match outcome {
-                Ok(_) => {
-                    read.elapsed() < self.0.options.sync_period.min(BURST)
-                        && newer_than.is_none_or(|time| *read > time)
-                }
+                Ok(_) => read.elapsed() < *good_for && newer_than.is_none_or(|time| *read > time),
                 // Read for somebody else while this call waited: that counts for it too.
                 Err(_) => *read > asked,
             };
@@ -186,20 +194,24 @@ impl Clients {
                 return outcome.clone();
             }
         }
-        let outcome = match (self.0.resolve(tenant).await, resolved.take()) {
-            // Sources that cannot be read for the moment leave the client in use.
+        let sync_period = self.0.options.sync_period;
+        let answer = timeout(PATIENCE, self.0.resolve(tenant)).await;
+        let (outcome, good_for) = match (answer.unwrap_or_else(|_| Err(silent())), resolved.take())
+        {
+            // Sources that cannot be read for the moment leave the client in use, and are not
+            // waited for by one call after the other.
             (
                 Err(error),
                 Some(Resolved {
                     outcome: Ok(old), ..
                 }),
-            ) if error.kind == ActionsErrorKind::Unavailable => Ok(old),
-            (outcome, _) => outcome,
+            ) if error.kind == ActionsErrorKind::Unavailable => (Ok(old), sync_period),
+            (outcome, _) => (outcome, sync_period.min(BURST)),
         };
-        let read = Instant::now();
         *resolved = Some(Resolved {
             outcome: outcome.clone(),
-            read,
+            read: Instant::now(),
+            good_for,
         });
         outcome
     }
@@ -458,6 +470,15 @@ fn unusable(message: String) -> ActionsError {
     ActionsError {
         kind: ActionsErrorKind::Credentials,
         message,
+        retry_after: None,
+    }
+}
+
+fn silent() -> ActionsError {
+    let seconds = PATIENCE.as_secs();
+    ActionsError {
+        kind: ActionsErrorKind::Unavailable,
+        message: format!("the credentials could not be read within {seconds} s"),
         retry_after: None,
     }
 }

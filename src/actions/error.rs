@@ -47,6 +47,10 @@ pub enum ErrorKind {
     Credentials,
     /// A setting cannot be used as it is.
     Config,
+    /// The certificate of the service is not trusted. A person has to mend that, here or there.
+    Untrusted,
+    /// The proxy refuses its credentials, or wants some. A person has to mend that.
+    ProxyRefused,
     /// The service refuses the credentials (401, 403).
     Unauthorized,
     /// The token of a message queue has expired (401 on the queue): refresh the session.
@@ -247,8 +251,8 @@ impl std::error::Error for Error {}
 impl From<Error> for ActionsError {
     fn from(error: Error) -> Self {
         let kind = match error.kind {
-            ErrorKind::Credentials => ActionsErrorKind::Credentials,
-            ErrorKind::Config => ActionsErrorKind::Config,
+            ErrorKind::Credentials | ErrorKind::ProxyRefused => ActionsErrorKind::Credentials,
+            ErrorKind::Config | ErrorKind::Untrusted => ActionsErrorKind::Config,
             ErrorKind::Unauthorized => ActionsErrorKind::Unauthorized,
             ErrorKind::RunnerExists => ActionsErrorKind::RunnerExists,
             ErrorKind::RunnerNotFound => ActionsErrorKind::RunnerNotFound,

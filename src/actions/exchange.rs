@@ -308,11 +308,14 @@ impl Failure {
 
     fn on_the_way(call: &'static str, error: TransportError) -> Self {
         match error.kind {
-            TransportErrorKind::Options | TransportErrorKind::Untrusted => {
+            TransportErrorKind::Options => {
                 Self::of(Error::new(ErrorKind::Config, call, error.message))
             }
+            TransportErrorKind::Untrusted => {
+                Self::of(Error::new(ErrorKind::Untrusted, call, error.message))
+            }
             TransportErrorKind::ProxyRefused => {
-                Self::of(Error::new(ErrorKind::Credentials, call, error.message))
+                Self::of(Error::new(ErrorKind::ProxyRefused, call, error.message))
             }
             TransportErrorKind::Connect | TransportErrorKind::Broken => Self {
                 error: unavailable(call, error.message),

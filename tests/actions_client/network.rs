@@ -110,7 +110,7 @@ async fn a_private_authority_is_trusted_when_it_is_named_and_refused_otherwise()
 
     let client = client_with(&url, &TransportOptions::default());
     let error = client.get_scale_set(1).await.unwrap_err();
-    assert_eq!(error.kind, ErrorKind::Config, "{error}");
+    assert_eq!(error.kind, ErrorKind::Untrusted, "{error}");
     let text = error.to_string();
     for part in ["127.0.0.1", "is not trusted", "githubServerTLS"] {
         assert!(text.contains(part), "{text}");
@@ -127,7 +127,7 @@ async fn a_certificate_for_another_name_is_refused_with_the_reason() {
     };
     let client = client_with(&format!("https://{}/acme", server.address), &trusting);
     let error = client.get_scale_set(1).await.unwrap_err();
-    assert_eq!(error.kind, ErrorKind::Config, "{error}");
+    assert_eq!(error.kind, ErrorKind::Untrusted, "{error}");
     assert!(error.message.contains("cannot be accepted"), "{error}");
 }
 
@@ -165,7 +165,7 @@ async fn a_proxy_with_a_password_connects_to_a_server_of_a_private_authority() {
     drop(served);
     let error = client_with(GHES, &untrusting).get_scale_set(1).await;
     let error = error.unwrap_err();
-    assert_eq!(error.kind, ErrorKind::Config, "{error}");
+    assert_eq!(error.kind, ErrorKind::Untrusted, "{error}");
     assert!(error.message.contains("ghes.acme.test"), "{error}");
     shows_no(PASSWORD, &format!("{error} {error:?}"));
 }
@@ -191,7 +191,7 @@ async fn a_proxy_that_refuses_is_named_with_what_to_do_and_without_the_password(
         for url in [GHES, "http://ghes.acme.test/acme/widgets"] {
             let error = client_with(url, &options).get_scale_set(1).await;
             let error = error.unwrap_err();
-            assert_eq!(error.kind, ErrorKind::Credentials, "{error}");
+            assert_eq!(error.kind, ErrorKind::ProxyRefused, "{error}");
             let text = format!("{error} {error:?}");
             for part in [
                 &proxy.server.address.to_string(),

@@ -17,6 +17,7 @@ struct Objects {
     secrets: BTreeMap<(String, String), Secret>,
     config_maps: BTreeMap<(String, String), ConfigMap>,
     failure: Option<KubeError>,
+    silent: bool,
     reads: u32,
 }
 
@@ -66,7 +67,11 @@ impl Cluster {
             Some(error) => Err(error.clone()),
             None => Ok(find(&objects)),
         };
+        let silent = objects.silent;
         async move {
+            if silent {
+                std::future::pending().await
+            }
             tokio::time::sleep(Duration::from_millis(10)).await;
             found
         }
@@ -451,6 +456,28 @@ async fn an_api_server_out_of_order_leaves_the_client_in_use() {
     tokio::time::sleep(Duration::from_secs(61)).await;
     let error = world.refusal(tenant()).await;
     assert_eq!(error.kind, ActionsErrorKind::Credentials);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_does_not_answer_holds_up_one_call_and_no_other() {
+    let world = world();
+    let quiet = |silent| world.cluster.0.lock().unwrap().silent = silent;
+    quiet(true);
+    let begun = Instant::now();
+    let error = world.refusal(tenant()).await;
+    assert_eq!(error.kind, ActionsErrorKind::Unavailable);
+    assert!(error.message.contains("could not be read"), "{error}");
+    assert_eq!(begun.elapsed(), PATIENCE);
+    quiet(false);
+    world.call(tenant()).await.unwrap();
+    quiet(true);
+    tokio::time::sleep(BURST).await;
+    let begun = Instant::now();
+    for _ in 0..10 {
+        world.call(tenant()).await.unwrap();
+        tokio::time::sleep(BURST).await;
+    }
+    assert_eq!(begun.elapsed(), PATIENCE + 10 * BURST);
 }
 
 #[tokio::test(start_paused = true)]
