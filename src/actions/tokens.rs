@@ -28,6 +28,8 @@ use crate::clock::{Timestamp, after};
 const REFRESH_BEFORE: i64 = 60;
 /// How long a tenant token is used that does not say when it expires.
 const UNKNOWN_LIFETIME: i64 = 600;
+/// How long a new tenant token is used at least, unless the service refuses it.
+const SHORTEST_USE: i64 = 30;
 /// While the old token lasts, how long a refresh may keep a call waiting, and how long after
 /// a failed one the next is tried.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -62,7 +64,9 @@ pub(super) struct Tokens {
 struct State {
     token: Option<Arc<TenantToken>>,
     failure: Option<Error>,
-    /// The service asked to be left alone until then.
+    /// How often in a row no token was got.
+    failures: u32,
+    /// The service is left alone until then: it has asked for it, or goes on refusing.
     not_before: Option<Timestamp>,
 }
 
@@ -152,10 +156,14 @@ impl Tokens {
                 Ok(token)
             }
             Err(error) => {
-                let asked = error.retry_after.map(|wait| wait.as_secs());
-                let wait = asked.or(in_use.map(|_| PATIENCE.as_secs()));
-                let wait = wait.and_then(|seconds| i64::try_from(seconds).ok());
-                state.not_before = wait.map(|seconds| after(sender.clock.now(), seconds));
+                state.failures = state.failures.saturating_add(1);
+                let own = match in_use {
+                    Some(_) => PATIENCE,
+                    None => rest(state.failures),
+                };
+                let wait = error.retry_after.unwrap_or_default().max(own);
+                let until = sender.clock.now().saturating_add(wait);
+                state.not_before = until.ok().filter(|_| !wait.is_zero());
                 state.failure = Some(error.clone());
                 Err(error)
             }
@@ -293,16 +301,25 @@ fn refused(mut error: Error, hint: &str) -> Error {
     error
 }
 
+/// How long the service is left alone after so many failures in a row: 0, 1, 3, 7, 15 s. Each
+/// caller backs off for itself; this is for when there are many.
+fn rest(failures: u32) -> Duration {
+    Duration::from_secs((1 << failures.saturating_sub(1).min(4)) - 1)
+}
+
 fn tenant(registration: Registration, now: Timestamp) -> Option<TenantToken> {
     let mut url = Url::parse(&registration.url).ok()?;
     url.set_query(None);
     url.set_fragment(None);
     url.path_segments_mut().ok()?.pop_if_empty().push("");
-    let expires = expiry(registration.token.expose_secret());
+    let expires = expiry(registration.token.expose_secret())
+        .unwrap_or_else(|| after(now, UNKNOWN_LIFETIME))
+        // or each call would get a new one, when the clocks differ by so much
+        .max(after(now, REFRESH_BEFORE + SHORTEST_USE));
     Some(TenantToken {
         url,
         token: registration.token,
-        expires: expires.unwrap_or_else(|| after(now, UNKNOWN_LIFETIME)),
+        expires,
     })
 }
 

@@ -186,3 +186,38 @@ async fn a_repository_that_was_renamed_is_told_as_such() {
     assert_eq!(error.kind, ErrorKind::Config);
     assert!(error.message.contains("correct githubConfigUrl"), "{error}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn credentials_that_stay_refused_are_tried_less_and_less_by_however_many_callers() {
+    let world = world();
+    world.service.accept_only(["another"]);
+    for _ in 0..120 {
+        let calls = (0..20).map(|_| world.client.get_scale_set(1));
+        for error in join_all(calls).await {
+            assert_eq!(error.unwrap_err().kind, ErrorKind::Unauthorized);
+        }
+        sleep(Duration::from_secs(1)).await;
+    }
+    let asked = world.requests.of("create_registration_token");
+    assert!(
+        (8..=14).contains(&asked),
+        "asked {asked} times in two minutes"
+    );
+    // and are used again soon after they were mended
+    world.service.accept_only([TOKEN]);
+    sleep(Duration::from_secs(15)).await;
+    assert_eq!(world.client.get_scale_set(1).await, Ok(None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_ahead_of_the_services_does_not_make_each_call_get_a_token() {
+    let world = world();
+    let ahead = Clock::simulated("2026-01-02T05:04:05Z".parse().unwrap());
+    let token = Credentials::Token(TOKEN.into());
+    let client = client(&world.service, &ahead, &world.requests, token);
+    for _ in 0..20 {
+        client.get_scale_set(1).await.unwrap();
+        sleep(Duration::from_secs(1)).await;
+    }
+    assert_eq!(world.requests.of("register"), 1);
+}

@@ -78,7 +78,7 @@ fn a_rotated_token_is_used_by_the_next_call_and_renews_the_listener_once() {
         stage.pass(Duration::from_secs(3)).await;
         // the next call of the controller, before the listener is renewed
         stage.actions.accept_only([NEW]);
-        stage.cluster().take_log();
+        drop(stage.cluster().take_log());
         stage.edit(json!({"runnerScaleSetLabels": ["gpu"]})).await;
         stage
             .within(Duration::from_secs(5), "the call is made", async || {
