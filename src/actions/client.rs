@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use url::Url;
 
-use super::error::{Error, ErrorKind, without_bom};
-use super::exchange::{Exchange, Sender};
+use super::error::{Error, ErrorKind, Ids, without_bom};
+use super::exchange::{Deadline, Exchange, Sender};
 use super::options::ClientOptions;
 use super::session::{Polled, Session};
 use super::tokens::{TenantToken, Tokens};
@@ -28,9 +28,10 @@ const RUNNERS: &str = "_apis/distributedtask/pools/0/agents";
 /// A client for one config URL and one set of credentials. To be shared: calls run
 /// concurrently up to a limit, and use one tenant token.
 ///
-/// Every call has a deadline of 60 s (a poll of the queue: 90 s) for each try. A call that
-/// met 429, 5xx or a broken connection is tried up to four times; one that was not answered
-/// in time is not, and may have taken effect. A poll is tried once.
+/// Every call is over within 60 s (a poll of the queue: 90 s), retries, their waits and a new
+/// token included; only the wait for its turn, when many calls are in flight, is not counted.
+/// A call that met 429, 5xx or a broken connection is repeated up to four times; one that was
+/// not answered in time is not, and may have taken effect. A poll is sent once.
 pub struct Client {
     sender: Sender,
     tokens: Tokens,
@@ -131,7 +132,7 @@ impl Client {
                 let message = format!(
                     "there is no runner group \"{name}\"; create it or correct runnerGroup"
                 );
-                Error::new(ErrorKind::GroupNotFound, CALL, message)
+                Error::about(ErrorKind::GroupNotFound, CALL, &response, message)
             })
     }
 
@@ -374,10 +375,17 @@ impl Client {
             .accept(QUEUE_ACCEPT)
             .number("X-ScaleSetMaxCapacity", max_capacity)
             .poll();
-        let response = self.sender.send(&exchange).await.map_err(queue_expired)?;
+        let sent = self.sender.send(&exchange, &mut Deadline::of_poll()).await;
+        let response = sent.map_err(queue_expired)?;
         Ok(match response.status().as_u16() {
             202 | 204 => Polled::None,
-            status => Polled::read(status, without_bom(response.body())),
+            status => match Polled::read(status, without_bom(response.body())) {
+                Polled::Unreadable { status, problem } => Polled::Unreadable {
+                    status,
+                    problem: format!("{problem}{}", Ids::of(&response)),
+                },
+                read => read,
+            },
         })
     }
 
@@ -395,7 +403,8 @@ impl Client {
         }
         let exchange =
             Exchange::new(CALL, Method::DELETE, url, &session.queue_token).accept(QUEUE_ACCEPT);
-        match self.sender.send(&exchange).await {
+        let sent = self.sender.send(&exchange, &mut Deadline::of_call()).await;
+        match sent {
             Err(error) if error.status != Some(404) => Err(queue_expired(error)),
             _ => Ok(()),
         }
@@ -414,7 +423,9 @@ impl Client {
     ) -> Result<Vec<i64>, Error> {
         const CALL: &str = "acquire_jobs";
         let path = path(SCALE_SETS, &[&scale_set_id.to_string(), "acquirejobs"]);
-        let tenant = self.tokens.current(&self.sender, None).await?;
+        let mut deadline = Deadline::of_call();
+        let current = self.tokens.current(&self.sender, None, &mut deadline).await;
+        let tenant = current?;
         let exchange = Exchange::new(
             CALL,
             Method::POST,
@@ -422,7 +433,8 @@ impl Client {
             &session.queue_token,
         )
         .json(&json!(request_ids));
-        let response = self.sender.send(&exchange).await.map_err(queue_expired)?;
+        let sent = self.sender.send(&exchange, &mut deadline).await;
+        let response = sent.map_err(queue_expired)?;
         Ok(wire::read::<List<i64>>(CALL, &response)?.into_vec())
     }
 
@@ -442,11 +454,14 @@ impl Client {
                 None => exchange,
             }
         };
-        let tenant = self.tokens.current(&self.sender, None).await?;
-        match self.sender.send(&exchange(&tenant)).await {
+        let (sender, tokens) = (&self.sender, &self.tokens);
+        let mut deadline = Deadline::of_call();
+        let tenant = tokens.current(sender, None, &mut deadline).await?;
+        match sender.send(&exchange(&tenant), &mut deadline).await {
             Err(error) if error.status == Some(401) => {
-                let tenant = self.tokens.current(&self.sender, Some(&tenant)).await?;
-                self.sender.send(&exchange(&tenant)).await
+                let rejected = Some(&tenant);
+                let tenant = tokens.current(sender, rejected, &mut deadline).await?;
+                sender.send(&exchange(&tenant), &mut deadline).await
             }
             sent => sent,
         }

@@ -1,9 +1,9 @@
 //! Runs the calls that actors ask for: finds the client of a tenant, and makes one when its
 //! credentials, proxies or root certificate are new or have changed.
 //!
-//! Sources are read again at most once per sync period, and at once when the service refuses
-//! the credentials: so a rotated credential is used by the next call, and a call costs no
-//! read.
+//! Calls that come together share one reading of the sources; one that comes later has them
+//! read again, so that it uses a rotated credential. A client whose sources have changed, or
+//! that nobody has called for a while, is let go.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +14,7 @@ use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{ConfigMap, ConfigMapKeySelector, Secret};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::json;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::client::Client;
 use super::error::{Error, ErrorKind};
@@ -54,7 +54,8 @@ pub struct ClientsOptions {
     pub force_ghes: bool,
     /// How many calls of one client may be in flight at once.
     pub concurrency: usize,
-    /// How long what was read from the sources is used without reading again.
+    /// How long what was read from the sources may be used without reading again. From the API
+    /// server they are read more often.
     pub sync_period: Duration,
     /// Proxies of tenants that name none, as the process's environment gives them.
     pub default_proxies: Proxies,
@@ -75,6 +76,13 @@ impl Default for ClientsOptions {
     }
 }
 
+/// How long what was read from the API server is used: the calls of a burst share a read.
+const BURST: Duration = Duration::from_secs(2);
+/// How long the API server may take to show the sources.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// A tenant that made no call for so long is forgotten.
+const IDLE: Duration = Duration::from_secs(3600);
+
 /// The clients of all tenants. Clones share them.
 #[derive(Clone)]
 pub struct Clients(Arc<Shared>);
@@ -84,8 +92,19 @@ struct Shared {
     transports: Arc<dyn Transports>,
     clock: Clock,
     options: ClientsOptions,
-    tenants: Mutex<BTreeMap<String, Arc<Resolution>>>,
+    tenants: Mutex<Tenants>,
     clients: Mutex<Vec<(Identity, Weak<Client>)>>,
+}
+
+#[derive(Default)]
+struct Tenants {
+    known: BTreeMap<String, Known>,
+    swept: Option<Instant>,
+}
+
+struct Known {
+    resolution: Arc<Resolution>,
+    used: Instant,
 }
 
 /// What a tenant's sources said when they were last read. Locked while they are being read,
@@ -95,6 +114,8 @@ type Resolution = tokio::sync::Mutex<Option<Resolved>>;
 struct Resolved {
     outcome: Result<Arc<Client>, ActionsError>,
     read: Instant,
+    /// How long it is used before the sources are read again.
+    good_for: Duration,
 }
 
 /// What makes two tenants share a client.
@@ -123,8 +144,8 @@ impl Clients {
         }))
     }
 
-    /// Runs a call. When the service refuses the credentials, the sources are read again;
-    /// with other credentials the call is made once more.
+    /// Runs a call. When the credentials or the proxy's are refused, or the certificate is not
+    /// trusted, the sources are read again; if they have changed, the call is made once more.
     ///
     /// # Errors
     ///
@@ -136,7 +157,10 @@ impl Clients {
             Ok(answer) => return Ok(answer),
             Err(error) => error,
         };
-        if error.kind != ErrorKind::Unauthorized {
+        if !matches!(
+            error.kind,
+            ErrorKind::Unauthorized | ErrorKind::ProxyRefused | ErrorKind::Untrusted
+        ) {
             return Err(error.into());
         }
         let renewed = self.client(&request.tenant, Some(started)).await?;
@@ -146,8 +170,7 @@ impl Clients {
         Ok(renewed.run(&request.call).await?)
     }
 
-    /// The client of a tenant, from sources read after the given time and within the sync
-    /// period.
+    /// The client of a tenant, from sources read after the given time and just now.
     async fn client(
         &self,
         tenant: &Tenant,
@@ -156,12 +179,14 @@ impl Clients {
         let asked = Instant::now();
         let resolution = self.0.resolution(tenant);
         let mut resolved = resolution.lock().await;
-        if let Some(Resolved { outcome, read }) = &*resolved {
+        if let Some(Resolved {
+            outcome,
+            read,
+            good_for,
+        }) = &*resolved
+        {
             let fresh = match outcome {
-                Ok(_) => {
-                    read.elapsed() < self.0.options.sync_period
-                        && newer_than.is_none_or(|time| *read > time)
-                }
+                Ok(_) => read.elapsed() < *good_for && newer_than.is_none_or(|time| *read > time),
                 // Read for somebody else while this call waited: that counts for it too.
                 Err(_) => *read > asked,
             };
@@ -169,20 +194,24 @@ impl Clients {
                 return outcome.clone();
             }
         }
-        let outcome = match (self.0.resolve(tenant).await, resolved.take()) {
-            // Sources that cannot be read for the moment leave the client in use.
+        let sync_period = self.0.options.sync_period;
+        let answer = timeout(PATIENCE, self.0.resolve(tenant)).await;
+        let (outcome, good_for) = match (answer.unwrap_or_else(|_| Err(silent())), resolved.take())
+        {
+            // Sources that cannot be read for the moment leave the client in use, and are not
+            // waited for by one call after the other.
             (
                 Err(error),
                 Some(Resolved {
                     outcome: Ok(old), ..
                 }),
-            ) if error.kind == ActionsErrorKind::Unavailable => Ok(old),
-            (outcome, _) => outcome,
+            ) if error.kind == ActionsErrorKind::Unavailable => (Ok(old), sync_period),
+            (outcome, _) => (outcome, sync_period.min(BURST)),
         };
-        let read = Instant::now();
         *resolved = Some(Resolved {
             outcome: outcome.clone(),
-            read,
+            read: Instant::now(),
+            good_for,
         });
         outcome
     }
@@ -204,8 +233,26 @@ impl Shared {
             tenant.tls,
             tenant.vault,
         ]);
+        let now = Instant::now();
         let mut tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(tenants.entry(key.to_string()).or_default())
+        if tenants.swept.is_none_or(|time| now - time >= IDLE) {
+            tenants.swept = Some(now);
+            tenants.known.retain(|_, known| now - known.used < IDLE);
+            self.forget_unused();
+        }
+        let known = tenants.known.entry(key.to_string());
+        let known = known.or_insert_with(|| Known {
+            resolution: Arc::default(),
+            used: now,
+        });
+        known.used = now;
+        Arc::clone(&known.resolution)
+    }
+
+    /// Forgets the clients that nobody has any more, and the credentials with them.
+    fn forget_unused(&self) {
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        clients.retain(|(_, client)| client.strong_count() > 0);
     }
 
     async fn resolve(&self, tenant: &Tenant) -> Result<Arc<Client>, ActionsError> {
@@ -236,21 +283,22 @@ impl Shared {
             credentials,
             transport: TransportOptions { root_ca, proxies },
         });
-        client.map_err(|mut error| {
-            // the certificate is the one option that was not judged when it was read
-            if let (ActionsErrorKind::Config, Some(selector)) = (error.kind, certificate) {
-                let (namespace, name, key) = (&tenant.namespace, &selector.name, &selector.key);
-                error.message = format!(
-                    "key {key} of ConfigMap {namespace}/{name}, named by githubServerTLS: {}",
-                    error.message
-                );
-            }
-            error
+        client.map_err(|error| match (error.kind, certificate) {
+            // the key and the certificate are judged only when they are used
+            (ErrorKind::Credentials, _) => unusable(format!(
+                "Secret {}/{} is not usable: {}",
+                tenant.namespace, tenant.secret, error.message
+            )),
+            (ErrorKind::Config, Some(selector)) => config(format!(
+                "key {} of ConfigMap {}/{}, named by githubServerTLS: {}",
+                selector.key, tenant.namespace, selector.name, error.message
+            )),
+            _ => error.into(),
         })
     }
 
     /// The client of this identity, a new one when there is none yet.
-    fn shared_client(&self, identity: Identity) -> Result<Arc<Client>, ActionsError> {
+    fn shared_client(&self, identity: Identity) -> Result<Arc<Client>, Error> {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         clients.retain(|(_, client)| client.strong_count() > 0);
         let known = clients.iter().find(|(known, _)| *known == identity);
@@ -260,7 +308,7 @@ impl Shared {
         let transport = self
             .transports
             .transport(&identity.transport)
-            .map_err(|error| config(error.to_string()))?;
+            .map_err(|error| Error::new(ErrorKind::Config, "configure", error.message))?;
         let options = ClientOptions {
             url: identity.url.clone(),
             credentials: identity.credentials.clone(),
@@ -270,7 +318,7 @@ impl Shared {
             observer: self.options.observer.clone(),
         };
         let client = Client::new(options, transport, self.clock.clone());
-        let client = Arc::new(client.map_err(|error: Error| ActionsError::from(error))?);
+        let client = Arc::new(client?);
         clients.push((identity, Arc::downgrade(&client)));
         Ok(client)
     }
@@ -422,6 +470,15 @@ fn unusable(message: String) -> ActionsError {
     ActionsError {
         kind: ActionsErrorKind::Credentials,
         message,
+        retry_after: None,
+    }
+}
+
+fn silent() -> ActionsError {
+    let seconds = PATIENCE.as_secs();
+    ActionsError {
+        kind: ActionsErrorKind::Unavailable,
+        message: format!("the credentials could not be read within {seconds} s"),
         retry_after: None,
     }
 }

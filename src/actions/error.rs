@@ -3,9 +3,12 @@
 use std::fmt;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use bytes::Bytes;
 use serde_json::Value;
 
+use super::proxy::percent_decode;
 use crate::messages::{ActionsError, ActionsErrorKind};
 
 /// Why a call failed: what the service said, with the ids by which its operators find the
@@ -22,12 +25,19 @@ pub struct Error {
     pub type_name: Option<Box<str>>,
     /// The service's message, or what happened.
     pub message: String,
-    /// Header `ActivityId`.
-    pub activity_id: Option<Box<str>>,
-    /// Header `X-GitHub-Request-Id`.
-    pub request_id: Option<Box<str>>,
+    /// By which the service's operators find the request.
+    pub ids: Ids,
     /// How long the service asks to wait.
     pub retry_after: Option<Duration>,
+}
+
+/// The ids that the service gives a request. Shown in brackets, or not at all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ids {
+    /// Header `ActivityId`.
+    pub activity: Option<Box<str>>,
+    /// Header `X-GitHub-Request-Id`.
+    pub request: Option<Box<str>>,
 }
 
 /// What a failed call means for the one who asked.
@@ -37,6 +47,10 @@ pub enum ErrorKind {
     Credentials,
     /// A setting cannot be used as it is.
     Config,
+    /// The certificate of the service is not trusted. A person has to mend that, here or there.
+    Untrusted,
+    /// The proxy refuses its credentials, or wants some. A person has to mend that.
+    ProxyRefused,
     /// The service refuses the credentials (401, 403).
     Unauthorized,
     /// The token of a message queue has expired (401 on the queue): refresh the session.
@@ -73,9 +87,22 @@ impl Error {
             status: None,
             type_name: None,
             message: message.into(),
-            activity_id: None,
-            request_id: None,
+            ids: Ids::default(),
             retry_after: None,
+        }
+    }
+
+    /// An error about an answer that is none of the service's refusals.
+    pub(super) fn about(
+        kind: ErrorKind,
+        call: &'static str,
+        response: &http::Response<Bytes>,
+        message: impl Into<String>,
+    ) -> Self {
+        Self {
+            status: Some(response.status().as_u16()),
+            ids: Ids::of(response),
+            ..Self::new(kind, call, message)
         }
     }
 
@@ -84,20 +111,46 @@ impl Error {
     pub(super) fn read(call: &'static str, response: &http::Response<Bytes>, secret: &str) -> Self {
         let status = response.status().as_u16();
         let (type_name, message) = type_name_and_message(response.body());
+        let kind = kind_of(status, type_name.as_deref().unwrap_or_default());
+        Self {
+            type_name: type_name.map(|name| presentable(&name, secret).into()),
+            ..Self::about(kind, call, response, presentable(&message, secret))
+        }
+    }
+}
+
+impl Ids {
+    /// The ids in the headers of an answer.
+    pub(super) fn of(response: &http::Response<Bytes>) -> Self {
         let header = |name| {
             let value = response.headers().get(name)?.to_str().ok()?;
-            Some(value).filter(|value| !value.is_empty()).map(Box::from)
+            let id: String = value.chars().take(100).collect();
+            Some(id).filter(|id| !id.is_empty()).map(Box::from)
         };
         Self {
-            kind: kind_of(status, type_name.as_deref().unwrap_or_default()),
-            call,
-            status: Some(status),
-            type_name: type_name.map(Box::from),
-            message: presentable(&message, secret),
-            activity_id: header("activityid"),
-            request_id: header("x-github-request-id"),
-            retry_after: None,
+            activity: header("activityid"),
+            request: header("x-github-request-id"),
         }
+    }
+}
+
+impl fmt::Display for Ids {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ids = [
+            ("ActivityId", &self.activity),
+            ("X-GitHub-Request-Id", &self.request),
+        ];
+        let mut before = " (";
+        for (name, id) in ids {
+            if let Some(id) = id {
+                write!(f, "{before}{name} {id}")?;
+                before = ", ";
+            }
+        }
+        if before == ", " {
+            f.write_str(")")?;
+        }
+        Ok(())
     }
 }
 
@@ -144,19 +197,37 @@ pub(super) fn without_bom(body: &[u8]) -> &[u8] {
     body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body)
 }
 
-/// One line of bounded length, without the secret.
+/// One line of bounded length, without the secret in any form that it may be repeated in.
 fn presentable(message: &str, secret: &str) -> String {
     const LONGEST: usize = 400;
-    let message = if secret.is_empty() {
-        message.to_owned()
-    } else {
-        message.replace(secret, "[redacted]")
-    };
+    let mut message = message.to_owned();
+    let forms = forms(secret);
+    let shows = |text: &str| forms.iter().any(|form| text.contains(form));
+    // which characters are percent-encoded is up to whoever does it
+    let decoded = percent_decode(&message);
+    if shows(&decoded) {
+        message = decoded;
+    }
+    for form in &forms {
+        message = message.replace(form, "[redacted]");
+    }
     let line = message.split_whitespace().collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(LONGEST) {
         Some((end, _)) => format!("{}…", &line[..end]),
         None => line,
     }
+}
+
+/// A secret as it is and in base64.
+fn forms(secret: &str) -> Vec<String> {
+    if secret.is_empty() {
+        return Vec::new();
+    }
+    vec![
+        secret.to_owned(),
+        STANDARD_NO_PAD.encode(secret),
+        URL_SAFE_NO_PAD.encode(secret),
+    ]
 }
 
 impl fmt::Display for Error {
@@ -171,21 +242,7 @@ impl fmt::Display for Error {
         if !self.message.is_empty() {
             write!(f, ": {}", self.message)?;
         }
-        let ids = [
-            ("ActivityId", &self.activity_id),
-            ("X-GitHub-Request-Id", &self.request_id),
-        ];
-        let mut before = " (";
-        for (name, id) in ids {
-            if let Some(id) = id {
-                write!(f, "{before}{name} {id}")?;
-                before = ", ";
-            }
-        }
-        if before == ", " {
-            f.write_str(")")?;
-        }
-        Ok(())
+        write!(f, "{}", self.ids)
     }
 }
 
@@ -194,8 +251,8 @@ impl std::error::Error for Error {}
 impl From<Error> for ActionsError {
     fn from(error: Error) -> Self {
         let kind = match error.kind {
-            ErrorKind::Credentials => ActionsErrorKind::Credentials,
-            ErrorKind::Config => ActionsErrorKind::Config,
+            ErrorKind::Credentials | ErrorKind::ProxyRefused => ActionsErrorKind::Credentials,
+            ErrorKind::Config | ErrorKind::Untrusted => ActionsErrorKind::Config,
             ErrorKind::Unauthorized => ActionsErrorKind::Unauthorized,
             ErrorKind::RunnerExists => ActionsErrorKind::RunnerExists,
             ErrorKind::RunnerNotFound => ActionsErrorKind::RunnerNotFound,
@@ -274,6 +331,28 @@ mod tests {
             text,
             "remove_runner failed: 400 T: job is running (ActivityId act-1, X-GitHub-Request-Id AB:12)"
         );
+    }
+
+    #[test]
+    fn a_secret_is_left_out_in_whatever_form_it_is_repeated() {
+        use base64::engine::general_purpose::STANDARD;
+        let secret = "t\u{f6}p/s?cr~t+1";
+        let forms = [
+            secret.to_owned(),
+            STANDARD.encode(secret),
+            URL_SAFE_NO_PAD.encode(secret),
+            "t%c3%B6p%2Fs%3Fcr~t%2b1".to_owned(),
+        ];
+        for form in &forms {
+            let text = presentable(&format!("bad token <{form}>"), secret);
+            assert!(
+                !forms
+                    .iter()
+                    .any(|form| text.contains(form.trim_end_matches('='))),
+                "{text}"
+            );
+            assert!(text.contains("[redacted]"), "{text}");
+        }
     }
 
     #[test]

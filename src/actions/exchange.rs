@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::error::{Error, ErrorKind};
 use super::options::Observer;
@@ -17,10 +17,54 @@ use super::retry;
 use super::transport::{Transport, TransportError, TransportErrorKind};
 use crate::clock::Clock;
 
-/// How long a call may take to be answered.
-const CALL_DEADLINE: Duration = Duration::from_secs(60);
+/// How long a call may take, with all that belongs to it.
+const CALL: Duration = Duration::from_secs(60);
 /// How long a poll may take, which the service holds for about 50 s.
-const POLL_DEADLINE: Duration = Duration::from_secs(90);
+const POLL: Duration = Duration::from_secs(90);
+
+/// Until when a call has to be over: all its tries, the waits between them, and the new token
+/// that it may need. While it waits for its turn the deadline moves on.
+pub(super) struct Deadline {
+    until: Instant,
+    whole: Duration,
+}
+
+impl Deadline {
+    /// Of a call that begins now.
+    pub(super) fn of_call() -> Self {
+        Self::within(CALL)
+    }
+
+    /// Of a poll that begins now.
+    pub(super) fn of_poll() -> Self {
+        Self::within(POLL)
+    }
+
+    fn within(whole: Duration) -> Self {
+        let until = Instant::now() + whole;
+        Self { until, whole }
+    }
+
+    /// The same, or so long from now if that is earlier.
+    pub(super) fn at_most(&self, whole: Duration) -> Self {
+        let shorter = Self::within(whole);
+        if shorter.until < self.until {
+            return shorter;
+        }
+        let Self { until, whole } = *self;
+        Self { until, whole }
+    }
+
+    /// Whether a wait leaves time for another try.
+    pub(super) fn allows(&self, wait: Duration) -> bool {
+        Instant::now() + wait < self.until
+    }
+
+    /// Waits for something, at most until then.
+    pub(super) async fn meet<T>(&self, future: impl Future<Output = T>) -> Option<T> {
+        timeout_at(self.until, future).await.ok()
+    }
+}
 
 /// A request before it is sent.
 pub(super) struct Exchange {
@@ -36,7 +80,11 @@ pub(super) struct Exchange {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
+    /// Takes its turn.
     Call,
+    /// Does not take a turn: others may be waiting for it while they hold all of them.
+    Aside,
+    /// Neither takes a turn nor is repeated.
     Poll,
 }
 
@@ -85,8 +133,14 @@ impl Exchange {
         self
     }
 
-    /// As a long poll: it may take longer, is not counted as concurrent, and is sent once,
-    /// since whoever polls does so again anyway.
+    /// As one that is not counted as concurrent, since calls in flight may wait for it.
+    pub(super) fn aside(mut self) -> Self {
+        self.kind = Kind::Aside;
+        self
+    }
+
+    /// As a long poll: it is not counted as concurrent and is sent once, since whoever polls
+    /// does so again anyway.
     pub(super) fn poll(mut self) -> Self {
         self.kind = Kind::Poll;
         self
@@ -132,64 +186,86 @@ struct Failure {
     again_after: Option<Wait>,
 }
 
+enum Failed {
+    Try(Failure),
+    /// There was no answer in time.
+    TooLate,
+}
+
 enum Wait {
     BackOff,
-    Exactly(Duration),
+    /// The service has asked for it.
+    AtLeast(Duration),
 }
 
 impl Sender {
-    /// Sends the request until it is answered with success, refused for good, or has failed
-    /// too often.
-    pub(super) async fn send(&self, exchange: &Exchange) -> Result<Response<Bytes>, Error> {
+    /// Sends the request until it is answered with success, refused for good, has failed too
+    /// often, or its time is over.
+    pub(super) async fn send(
+        &self,
+        exchange: &Exchange,
+        deadline: &mut Deadline,
+    ) -> Result<Response<Bytes>, Error> {
         let mut failures = 0;
+        let mut before: Option<Error> = None;
         loop {
-            let Failure { error, again_after } = match self.attempt(exchange).await {
+            let Failure { error, again_after } = match self.attempt(exchange, deadline).await {
                 Ok(response) => return Ok(response),
-                Err(failure) => failure,
+                Err(Failed::Try(failure)) => failure,
+                Err(Failed::TooLate) => return Err(too_late(exchange.call, deadline, before)),
             };
             failures += 1;
-            let tries = if exchange.kind == Kind::Poll {
-                1
-            } else {
-                retry::TRIES
-            };
+            let back_off = retry::back_off(failures, &exchange.url);
             let wait = match again_after {
+                Some(Wait::BackOff) => back_off,
+                Some(Wait::AtLeast(wait)) => wait.max(back_off),
                 None => return Err(error),
-                Some(_) if failures >= tries => return Err(error),
-                Some(Wait::Exactly(wait)) => wait,
-                Some(Wait::BackOff) => retry::back_off(failures, &exchange.url),
             };
+            let may_repeat = exchange.kind != Kind::Poll && failures <= retry::RETRIES;
+            if !may_repeat || !deadline.allows(wait) {
+                return Err(error);
+            }
             tracing::debug!(call = exchange.call, %error, ?wait, "request is sent again");
+            before = Some(error);
             sleep(wait).await;
         }
     }
 
-    async fn attempt(&self, exchange: &Exchange) -> Result<Response<Bytes>, Failure> {
-        let request = exchange.request(&self.user_agent).map_err(Failure::of)?;
-        let (deadline, _permit) = match exchange.kind {
-            Kind::Poll => (POLL_DEADLINE, None),
-            // The semaphore is never closed; were it, the call would go ahead.
-            Kind::Call => (CALL_DEADLINE, self.permits.acquire().await.ok()),
+    async fn attempt(
+        &self,
+        exchange: &Exchange,
+        deadline: &mut Deadline,
+    ) -> Result<Response<Bytes>, Failed> {
+        let request = exchange.request(&self.user_agent);
+        let request = request.map_err(|error| Failed::Try(Failure::of(error)))?;
+        let _turn = match exchange.kind {
+            Kind::Poll | Kind::Aside => None,
+            Kind::Call => {
+                let asked = Instant::now();
+                // The semaphore is never closed; were it, the call would go ahead.
+                let turn = self.permits.acquire().await.ok();
+                deadline.until += asked.elapsed();
+                turn
+            }
         };
         let sent = Instant::now();
-        let answer = timeout(deadline, self.transport.send(request)).await;
+        let answer = deadline.meet(self.transport.send(request)).await;
         let duration = sent.elapsed();
         match answer {
-            Err(_) => {
+            None => {
                 self.observe(exchange.call, "timeout", duration);
-                let message = format!("no answer within {} s", deadline.as_secs());
-                Err(Failure::of(unavailable(exchange.call, message)))
+                Err(Failed::TooLate)
             }
-            Ok(Err(error)) => {
+            Some(Err(error)) => {
                 self.observe(exchange.call, "connection", duration);
-                Err(Failure::on_the_way(exchange.call, error))
+                Err(Failed::Try(Failure::on_the_way(exchange.call, error)))
             }
-            Ok(Ok(response)) => {
+            Some(Ok(response)) => {
                 self.observe(exchange.call, response.status().as_str(), duration);
                 if response.status().is_success() {
                     return Ok(response);
                 }
-                Err(self.refusal(exchange, &response))
+                Err(Failed::Try(self.refusal(exchange, &response)))
             }
         }
     }
@@ -198,19 +274,16 @@ impl Sender {
         let mut error = Error::read(exchange.call, response, exchange.secret.expose_secret());
         let now = self.clock.now();
         error.retry_after = retry::retry_after(response.headers(), now);
-        if let Some(wait) = retry::rate_limit(response.headers(), now)
-            && matches!(response.status().as_u16(), 403 | 429)
-        {
+        let limit = matches!(error.kind, ErrorKind::Unauthorized | ErrorKind::Unavailable)
+            .then(|| retry::limit(response.status(), response.headers(), &error.message, now));
+        if let Some(wait) = limit.flatten() {
             error.kind = ErrorKind::Unavailable;
             error.retry_after = Some(wait);
-            let again_after =
-                (wait <= retry::LONGEST_RATE_LIMIT_WAIT).then_some(Wait::Exactly(wait));
-            return Failure { error, again_after };
         }
         let again_after = match (error.kind, error.retry_after) {
             (ErrorKind::Unavailable, None) => Some(Wait::BackOff),
             (ErrorKind::Unavailable, Some(wait)) if wait <= retry::LONGEST_WAIT => {
-                Some(Wait::Exactly(wait))
+                Some(Wait::AtLeast(wait))
             }
             _ => None,
         };
@@ -238,11 +311,29 @@ impl Failure {
             TransportErrorKind::Options => {
                 Self::of(Error::new(ErrorKind::Config, call, error.message))
             }
+            TransportErrorKind::Untrusted => {
+                Self::of(Error::new(ErrorKind::Untrusted, call, error.message))
+            }
+            TransportErrorKind::ProxyRefused => {
+                Self::of(Error::new(ErrorKind::ProxyRefused, call, error.message))
+            }
             TransportErrorKind::Connect | TransportErrorKind::Broken => Self {
                 error: unavailable(call, error.message),
                 again_after: Some(Wait::BackOff),
             },
         }
+    }
+}
+
+/// What is said of a call that is not over in time: what went wrong before it, if anything.
+fn too_late(call: &'static str, deadline: &Deadline, before: Option<Error>) -> Error {
+    let message = format!("no answer within {} s", deadline.whole.as_secs());
+    match before {
+        Some(mut error) => {
+            error.message = format!("{}; then {message}", error.message);
+            error
+        }
+        None => unavailable(call, message),
     }
 }
 

@@ -14,6 +14,7 @@
 //!
 //! No secret reaches a log, an error or a `Debug` text.
 
+mod app_key;
 mod client;
 mod clients;
 mod error;
@@ -24,12 +25,13 @@ mod retry;
 mod session;
 mod tokens;
 mod transport;
+mod trouble;
 mod wire;
 
 pub use client::Client;
 pub use clients::{Clients, ClientsOptions, Sources};
-pub use error::{Error, ErrorKind};
-pub use options::{ClientOptions, Observer, UserAgent};
+pub use error::{Error, ErrorKind, Ids};
+pub use options::{COMMIT, ClientOptions, Observer, UserAgent};
 pub(crate) use proxy::percent_decode;
 pub use proxy::{Proxies, ProxyError, ProxyServer};
 pub use session::{JobDetails, JobMessage, Message, Polled, Session, Statistics};

@@ -46,12 +46,19 @@ pub trait Observer: Send + Sync {
     fn request(&self, call: &'static str, outcome: &str, duration: Duration);
 }
 
+/// The commit that this program was built from: what `IMPRESARIO_COMMIT`, or else `GITHUB_SHA`
+/// as GitHub's own workflows set it, was at build time; empty when neither was set.
+pub const COMMIT: &str = match (option_env!("IMPRESARIO_COMMIT"), option_env!("GITHUB_SHA")) {
+    (Some(commit), _) | (None, Some(commit)) => commit,
+    (None, None) => "",
+};
+
 /// What the service is told about this program, as a JSON object in the `User-Agent` header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UserAgent {
     /// Version of this program.
     pub version: String,
-    /// Commit it was built from; may be empty.
+    /// Commit it was built from; empty when the build was not told. See [`COMMIT`].
     pub commit_sha: String,
     /// Scale set it calls for; 0 when for several.
     pub scale_set_id: i64,
@@ -63,7 +70,7 @@ impl Default for UserAgent {
     fn default() -> Self {
         Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            commit_sha: String::new(),
+            commit_sha: COMMIT.to_owned(),
             scale_set_id: 0,
             subsystem: "controller".to_owned(),
         }

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use secrecy::{ExposeSecret, SecretString};
 use url::{Host, Url};
 
@@ -95,6 +96,12 @@ impl Proxies {
 
     /// The proxy's URL, with its credentials, for a request to the target.
     pub(super) fn for_url(&self, target: &Url) -> Option<Url> {
+        self.server_for(target)
+            .map(ProxyServer::url_with_credentials)
+    }
+
+    /// The proxy for a request to the target.
+    pub(super) fn server_for(&self, target: &Url) -> Option<&ProxyServer> {
         let server = match target.scheme() {
             "https" => self.https.as_ref()?,
             "http" => self.http.as_ref()?,
@@ -109,7 +116,7 @@ impl Proxies {
             Host::Ipv4(address) => self.reaches_directly(address.into(), port),
             Host::Ipv6(address) => self.reaches_directly(address.into(), port),
         };
-        (!direct).then(|| server.url_with_credentials())
+        (!direct).then_some(server)
     }
 
     fn reaches_directly(&self, address: IpAddr, port: u16) -> bool {
@@ -130,8 +137,7 @@ impl Rule {
         if let Some((address, prefix)) = text.split_once('/') {
             let address: IpAddr = address.parse().ok()?;
             let prefix: u32 = prefix.parse().ok()?;
-            let network = Self::Network { address, prefix };
-            return (prefix <= bits(address)).then_some(network);
+            return (prefix <= bits(address)).then(|| Self::network(address, prefix));
         }
         let (host, port) = host_and_port(&text)?;
         if let Ok(address) = host.parse::<IpAddr>() {
@@ -140,9 +146,25 @@ impl Rule {
         }
         // "*.acme.io" and ".acme.io" mean what is below it, "acme.io" means itself as well.
         let below = host.strip_prefix("*.").or_else(|| host.strip_prefix('.'));
-        let name = below.unwrap_or(host).to_owned();
         let itself = below.is_none();
+        let name = below.unwrap_or(host);
+        // a name with other than Latin letters, in the form that a URL has it in
+        let name = match Host::parse(name) {
+            Ok(Host::Domain(name)) => name,
+            _ => name.to_owned(),
+        };
         (!name.is_empty()).then_some(Self::Domain { name, itself, port })
+    }
+
+    /// IPv4 addresses in IPv6 clothes are IPv4 addresses.
+    fn network(address: IpAddr, prefix: u32) -> Self {
+        match address.to_canonical() {
+            IpAddr::V4(plain) if address.is_ipv6() && prefix >= 96 => Self::Network {
+                address: plain.into(),
+                prefix: prefix - 96,
+            },
+            _ => Self::Network { address, prefix },
+        }
     }
 
     fn names(&self, host: &str, target_port: u16) -> bool {
@@ -172,19 +194,22 @@ impl Rule {
     }
 }
 
+/// `HOST`, `HOST:PORT`, `[IPV6]` or `[IPV6]:PORT`; an empty port is none.
 fn host_and_port(text: &str) -> Option<(&str, Option<u16>)> {
-    if let Some(rest) = text.strip_prefix('[') {
+    let (host, port) = if let Some(rest) = text.strip_prefix('[') {
         let (host, port) = rest.split_once(']')?;
-        return match port.strip_prefix(':') {
-            Some(port) => Some((host, Some(port.parse().ok()?))),
-            None => Some((host, None)),
-        };
-    }
-    match text.split_once(':') {
-        // More than one colon: an IPv6 address without a port.
-        Some((_, rest)) if rest.contains(':') => Some((text, None)),
-        Some((host, port)) => Some((host, Some(port.parse().ok()?))),
-        None => Some((text, None)),
+        (host, port.strip_prefix(':').unwrap_or(port))
+    } else {
+        match text.split_once(':') {
+            // More than one colon: an IPv6 address without a port.
+            Some((_, rest)) if rest.contains(':') => (text, ""),
+            Some((host, port)) => (host, port),
+            None => (text, ""),
+        }
+    };
+    match port {
+        "" => Some((host, None)),
+        port => Some((host, Some(port.parse().ok()?))),
     }
 }
 
@@ -249,16 +274,32 @@ impl ProxyServer {
         self
     }
 
+    /// Whether it is signed in to.
+    pub(super) const fn has_credentials(&self) -> bool {
+        self.credentials.is_some()
+    }
+
     /// The URL with the credentials in it, as programs take it from their environment. Not to
     /// be shown.
     fn url_with_credentials(&self) -> Url {
         let mut url = self.url.clone();
         if let Some((user, password)) = &self.credentials {
-            // Cannot fail: the URL has a host.
-            let _ = url.set_username(user);
-            let _ = url.set_password(Some(password.expose_secret()));
+            // Cannot fail: the URL has a host. It would leave a `%` as it is.
+            let _ = url.set_username(&percent_encode(user));
+            let _ = url.set_password(Some(&percent_encode(password.expose_secret())));
         }
         url
+    }
+}
+
+/// Host and port, without credentials.
+impl fmt::Display for ProxyServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.url.host_str().unwrap_or_default())?;
+        match self.url.port_or_known_default() {
+            Some(port) => write!(f, ":{port}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -280,22 +321,21 @@ impl fmt::Debug for ProxyServer {
     }
 }
 
+/// All but the unreserved characters of RFC 3986.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
+/// A text as a part of a URL.
+fn percent_encode(text: &str) -> String {
+    utf8_percent_encode(text, RESERVED).to_string()
+}
+
 /// Undoes the percent encoding of a part of a URL.
 pub(crate) fn percent_decode(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, tail @ ..] = rest {
-        let digits = tail.get(..2).and_then(|two| std::str::from_utf8(two).ok());
-        let decoded = digits.and_then(|two| u8::from_str_radix(two, 16).ok());
-        if let (b'%', Some(byte)) = (first, decoded) {
-            bytes.push(byte);
-            rest = &tail[2..];
-        } else {
-            bytes.push(*first);
-            rest = tail;
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
 fn without_user_info(text: &str) -> String {
@@ -367,6 +407,42 @@ mod tests {
             ("", "http://localhost:8080/", true),
             ("", "http://127.0.0.1:8080/", true),
             ("", "http://[::1]:8080/", true),
+            ("", "https://LocalHost/", true),
+            ("", "https://127.8.9.10/", true),
+            ("", "https://[::ffff:127.0.0.1]/", true),
+            ("", "https://localhost.acme.io/", false),
+            ("acme.io:", "https://acme.io/", true),
+            ("acme.io:https", "https://acme.io/", false),
+            ("*.acme.io", "https://acme.io/", false),
+            ("*.acme.io", "https://a.b.acme.io/", true),
+            (".acme.io:8443", "https://api.acme.io:8443/", true),
+            (".acme.io:8443", "https://api.acme.io/", false),
+            (".", "https://acme.io/", false),
+            ("*:443", "https://acme.io/", false),
+            ("b.io, *", "https://acme.io/", true),
+            (" , acme.io ,", "https://acme.io/", true),
+            ("acme.io other.io", "https://acme.io/", false),
+            ("b\u{fc}cher.example", "https://B\u{dc}CHER.example/", true),
+            (
+                "b\u{fc}cher.example",
+                "https://shop.xn--bcher-kva.example/",
+                true,
+            ),
+            ("10.1.2.3", "https://10.1.2.3:8443/", true),
+            ("10.1.2.3", "https://10.1.2.30/", false),
+            ("10.1.2.3/32", "https://10.1.2.3/", true),
+            ("10.1.2.3/32", "https://10.1.2.4/", false),
+            ("10.1.2.3/8", "https://10.9.9.9/", true),
+            ("10.1.2.3/", "https://10.1.2.3/", false),
+            ("10.0.0.0/8", "https://ten.acme.io/", false),
+            ("[fd12::1]", "https://[fd12::1]/", true),
+            ("[fd12::1]:80", "https://[fd12::1]/", false),
+            ("FD12::1", "https://[fd12:0:0::1]/", true),
+            ("::/0", "https://[fd12::1]/", true),
+            ("fd00::/129", "https://[fd12::1]/", false),
+            ("::ffff:10.1.0.0/112", "https://10.1.2.3/", true),
+            ("::ffff:10.1.2.3", "https://10.1.2.3/", true),
+            ("10.1.2.3", "https://[::ffff:10.1.2.3]/", true),
         ] {
             let found = proxied(&proxies(&[rule]), target).is_none();
             assert_eq!(found, direct, "{rule} {target}");
@@ -385,6 +461,18 @@ mod tests {
         let shown = format!("{proxies:?}");
         assert!(shown.contains("p.acme.io:3128"), "{shown}");
         assert!(!shown.contains("cret") && !shown.contains("us@"), "{shown}");
+    }
+
+    #[test]
+    fn every_character_of_a_password_reaches_the_proxy() {
+        let password = "p%41:/?#[]@!$&'()*+,;= \u{fc}\\\"<>^`{|}~-._";
+        let server = ProxyServer::parse("http://old:gone@p:1").unwrap();
+        let server = server.credentials("100%2Fme".to_owned(), password.into());
+        let url = server.url_with_credentials();
+        assert_eq!(percent_decode(url.username()), "100%2Fme");
+        assert_eq!(percent_decode(url.password().unwrap()), password);
+        assert_eq!(url.host_str(), Some("p"));
+        assert_eq!(server.to_string(), "p:1");
     }
 
     #[test]

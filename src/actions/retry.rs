@@ -2,17 +2,19 @@
 
 use std::time::Duration;
 
-use http::HeaderMap;
+use http::{HeaderMap, StatusCode};
 use k8s_openapi::jiff::fmt::rfc2822::DateTimeParser;
 
 use crate::clock::Timestamp;
 
-/// How often a request is sent at most.
-pub(super) const TRIES: u32 = 4;
+/// How often a request is repeated at most.
+pub(super) const RETRIES: u32 = 4;
 /// How far two tries are apart at most. Who has to wait longer is told so, and comes back.
 pub(super) const LONGEST_WAIT: Duration = Duration::from_secs(30);
-/// How long a call waits itself for the rate limit of the REST API to be lifted.
-pub(super) const LONGEST_RATE_LIMIT_WAIT: Duration = Duration::from_secs(60);
+/// The longest wait that is believed. GitHub's limits are lifted within the hour.
+const LONGEST_ASKED: Duration = Duration::from_secs(3700);
+/// The wait for a limit that does not say when it is lifted; GitHub asks for a minute.
+const UNKNOWN_LIMIT: Duration = Duration::from_secs(60);
 
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 
@@ -38,15 +40,37 @@ pub(super) fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duratio
         .to_str()
         .ok()?
         .trim();
-    if let Ok(seconds) = text.parse() {
-        return Some(Duration::from_secs(seconds));
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        let seconds = text.parse().unwrap_or(u64::MAX);
+        return Some(Duration::from_secs(seconds).min(LONGEST_ASKED));
     }
     let until = DateTimeParser::new().parse_timestamp(text).ok()?;
     Some(duration_until(until, now))
 }
 
-/// How long the REST API's rate limit keeps us out, when that is why it refused.
-pub(super) fn rate_limit(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
+/// How long a limit of the REST API keeps us out, when that is why it refused. The primary
+/// one says when it is lifted, the secondary ones how long to wait or nothing; all of them
+/// refuse with a status that may mean something else.
+pub(super) fn limit(
+    status: StatusCode,
+    headers: &HeaderMap,
+    message: &str,
+    now: Timestamp,
+) -> Option<Duration> {
+    if !matches!(status.as_u16(), 403 | 429) {
+        return None;
+    }
+    let named = || {
+        let message = message.to_ascii_lowercase();
+        let named = message.contains("rate limit") || message.contains("abuse detection");
+        named.then_some(UNKNOWN_LIMIT)
+    };
+    rate_limit(headers, now)
+        .or_else(|| retry_after(headers, now))
+        .or_else(named)
+}
+
+fn rate_limit(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let number =
         |name: &str| -> Option<i64> { headers.get(name)?.to_str().ok()?.trim().parse().ok() };
     if number("x-ratelimit-remaining")? != 0 {
@@ -58,7 +82,8 @@ pub(super) fn rate_limit(headers: &HeaderMap, now: Timestamp) -> Option<Duration
 }
 
 fn duration_until(until: Timestamp, now: Timestamp) -> Duration {
-    Duration::try_from(until.duration_since(now)).unwrap_or_default()
+    let left = Duration::try_from(until.duration_since(now)).unwrap_or_default();
+    left.min(LONGEST_ASKED)
 }
 
 #[cfg(test)]
@@ -96,6 +121,10 @@ mod tests {
             ("Fri, 02 Jan 2026 03:04:15 GMT", Some(10)),
             ("Fri, 02 Jan 2026 03:04:00 GMT", Some(0)),
             ("soon", None),
+            ("", None),
+            ("-1", None),
+            ("99999999999999999999999", Some(3700)),
+            ("Fri, 02 Jan 2099 03:04:15 GMT", Some(3700)),
         ] {
             let wait = retry_after(&headers(&[("retry-after", value)]), now());
             assert_eq!(wait, expected.map(Duration::from_secs), "{value}");
@@ -119,5 +148,36 @@ mod tests {
             rate_limit(&headers(&[("x-ratelimit-remaining", "0")]), now()),
             None
         );
+    }
+
+    #[test]
+    fn a_limit_is_told_from_a_refusal_by_its_headers_or_its_words() {
+        let rest = [
+            ("x-ratelimit-remaining", "0"),
+            ("x-ratelimit-reset", "1767323055"),
+            ("retry-after", "5"),
+        ];
+        for (status, pairs, message, expected) in [
+            (403, &rest[..], "", Some(11)),
+            (403, &rest[2..], "", Some(5)),
+            (429, &rest[2..], "", Some(5)),
+            (
+                403,
+                &[][..],
+                "You have exceeded a secondary rate limit.",
+                Some(60),
+            ),
+            (403, &[], "Resource not accessible by integration", None),
+            (401, &rest[..], "", None),
+            (503, &rest[..], "", None),
+        ] {
+            let status = StatusCode::from_u16(status).unwrap();
+            let found = limit(status, &headers(pairs), message, now());
+            assert_eq!(
+                found,
+                expected.map(Duration::from_secs),
+                "{status} {message}"
+            );
+        }
     }
 }

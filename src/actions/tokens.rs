@@ -10,14 +10,14 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use http::Method;
-use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 use url::Url;
 
+use super::app_key::AppKey;
 use super::error::{Error, ErrorKind};
-use super::exchange::{Exchange, Sender};
+use super::exchange::{Deadline, Exchange, Sender};
 use super::retry;
 use super::wire::{self, Registration, Token};
 use crate::api::constants::keys;
@@ -28,6 +28,13 @@ use crate::clock::{Timestamp, after};
 const REFRESH_BEFORE: i64 = 60;
 /// How long a tenant token is used that does not say when it expires.
 const UNKNOWN_LIFETIME: i64 = 600;
+/// How long a new tenant token is used at least, unless the service refuses it.
+const SHORTEST_USE: i64 = 30;
+/// While the old token lasts, how long a refresh may keep a call waiting, and how long after
+/// a failed one the next is tried.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// What the REST API answers with.
+const REST: &str = "application/vnd.github+json";
 
 /// Where a tenant's calls go, and what opens it.
 pub(super) struct TenantToken {
@@ -57,7 +64,9 @@ pub(super) struct Tokens {
 struct State {
     token: Option<Arc<TenantToken>>,
     failure: Option<Error>,
-    /// The service asked to be left alone until then.
+    /// How often in a row no token was got.
+    failures: u32,
+    /// The service is left alone until then: it has asked for it, or goes on refusing.
     not_before: Option<Timestamp>,
 }
 
@@ -85,9 +94,13 @@ impl Tokens {
         &self,
         sender: &Sender,
         rejected: Option<&Arc<TenantToken>>,
+        deadline: &mut Deadline,
     ) -> Result<Arc<TenantToken>, Error> {
         let seen = self.refreshes.load(Ordering::Acquire);
-        let mut state = self.state.lock().await;
+        let Some(mut state) = deadline.meet(self.state.lock()).await else {
+            let message = "another call's wait for a token took too long";
+            return Err(Error::new(ErrorKind::Unavailable, "register", message));
+        };
         if let (Some(token), Some(rejected)) = (&state.token, rejected)
             && Arc::ptr_eq(token, rejected)
         {
@@ -102,7 +115,7 @@ impl Tokens {
         let refreshed_meanwhile = self.refreshes.load(Ordering::Acquire) != seen;
         let outcome = match &state.failure {
             Some(failure) if refreshed_meanwhile => Err(failure.clone()),
-            _ => self.refresh(sender, &mut state).await,
+            _ => self.refresh(sender, &mut state, deadline).await,
         };
         // While the old token lasts, a refresh that failed harms nobody.
         outcome.or_else(|error| match &state.token {
@@ -111,44 +124,65 @@ impl Tokens {
         })
     }
 
-    async fn refresh(&self, sender: &Sender, state: &mut State) -> Result<Arc<TenantToken>, Error> {
+    async fn refresh(
+        &self,
+        sender: &Sender,
+        state: &mut State,
+        deadline: &mut Deadline,
+    ) -> Result<Arc<TenantToken>, Error> {
+        let now = sender.clock.now();
         if let (Some(until), Some(failure)) = (state.not_before, &state.failure)
-            && let Ok(left) = Duration::try_from(until.duration_since(sender.clock.now()))
+            && let Ok(left) = Duration::try_from(until.duration_since(now))
             && !left.is_zero()
         {
             let mut error = failure.clone();
             error.retry_after = Some(left);
             return Err(error);
         }
-        let outcome = self.obtain(sender).await.map(Arc::new);
+        let in_use = state.token.as_ref().filter(|token| token.lasts(now, 0));
+        // the call that waits can still be made with the old token
+        let outcome = match in_use {
+            Some(_) => self.obtain(sender, &mut deadline.at_most(PATIENCE)).await,
+            None => self.obtain(sender, deadline).await,
+        };
         self.refreshes.fetch_add(1, Ordering::Release);
-        match &outcome {
+        match outcome {
             Ok(token) => {
+                let token = Arc::new(token);
                 *state = State {
-                    token: Some(Arc::clone(token)),
+                    token: Some(Arc::clone(&token)),
                     ..State::default()
                 };
+                Ok(token)
             }
             Err(error) => {
-                let seconds = error
-                    .retry_after
-                    .and_then(|wait| wait.as_secs().try_into().ok());
-                state.not_before = seconds.map(|wait| after(sender.clock.now(), wait));
+                state.failures = state.failures.saturating_add(1);
+                let own = match in_use {
+                    Some(_) => PATIENCE,
+                    None => rest(state.failures),
+                };
+                let wait = error.retry_after.unwrap_or_default().max(own);
+                let until = sender.clock.now().saturating_add(wait);
+                state.not_before = until.ok().filter(|_| !wait.is_zero());
                 state.failure = Some(error.clone());
+                Err(error)
             }
         }
-        outcome
     }
 
-    async fn obtain(&self, sender: &Sender) -> Result<TenantToken, Error> {
-        let bearer = self.bearer(sender).await?;
-        let registration = self.registration_token(sender, &bearer).await?;
-        self.register(sender, &registration).await
+    async fn obtain(&self, sender: &Sender, deadline: &mut Deadline) -> Result<TenantToken, Error> {
+        let bearer = self.bearer(sender, deadline).await?;
+        let registration = self.registration_token(sender, &bearer, deadline).await?;
+        self.register(sender, &registration, deadline).await
     }
 
     /// What the REST API is called with: the personal access token, or a fresh token of the
     /// App's installation.
-    async fn bearer(&self, sender: &Sender) -> Result<SecretString, Error> {
+    async fn bearer(
+        &self,
+        sender: &Sender,
+        deadline: &mut Deadline,
+    ) -> Result<SecretString, Error> {
         const CALL: &str = "create_installation_token";
         let (jwt, installation_id) = match &self.credentials {
             Signer::Token(token) => return Ok(token.clone()),
@@ -156,14 +190,22 @@ impl Tokens {
                 issuer,
                 installation_id,
                 key,
-            } => (app_jwt(issuer, key, sender.clock.now())?, *installation_id),
+            } => (key.jwt(issuer, sender.clock.now()), *installation_id),
         };
+        let jwt = jwt.ok_or_else(|| {
+            let message = format!("{} cannot sign", keys::GITHUB_APP_PRIVATE_KEY);
+            Error::new(ErrorKind::Credentials, CALL, message)
+        })?;
         let id = installation_id.to_string();
         let url = self.api_url(&["app", "installations", &id, "access_tokens"]);
-        let exchange = Exchange::new(CALL, Method::POST, url, &jwt).json(&json!({}));
-        let response = sender.send(&exchange).await.map_err(|error| {
+        let exchange = Exchange::new(CALL, Method::POST, url, &jwt)
+            .accept(REST)
+            .json(&json!({}))
+            .aside();
+        let sent = sender.send(&exchange, deadline).await;
+        let response = sent.map_err(|error| {
             let hint = "check the app id, the installation id and the private key";
-            with_hint(error, hint)
+            refused(error, hint)
         })?;
         Ok(wire::read::<Token>(CALL, &response)?.token)
     }
@@ -172,6 +214,7 @@ impl Tokens {
         &self,
         sender: &Sender,
         bearer: &SecretString,
+        deadline: &mut Deadline,
     ) -> Result<SecretString, Error> {
         const CALL: &str = "create_registration_token";
         let scope: &[&str] = match &self.url.scope {
@@ -181,17 +224,22 @@ impl Tokens {
         };
         let path = [scope, &["actions", "runners", "registration-token"]].concat();
         let exchange = Exchange::new(CALL, Method::POST, self.api_url(&path), bearer)
-            .accept("application/vnd.github+json");
-        let response = sender.send(&exchange).await.map_err(|mut error| {
-            // GitHub says "not found" of what a token may not see.
-            if error.status == Some(404) {
-                error.kind = ErrorKind::Unauthorized;
+            .accept(REST)
+            .aside();
+        let sent = sender.send(&exchange, deadline).await;
+        let response = sent.map_err(|mut error| {
+            if matches!(error.status, Some(301 | 302 | 307 | 308)) {
+                error.kind = ErrorKind::Config;
+                error.message = format!(
+                    "{} has moved to another name: correct githubConfigUrl",
+                    self.url
+                );
             }
             let hint = format!(
                 "check that {} exists and that the credentials may administer its runners",
                 self.url
             );
-            with_hint(error, &hint)
+            refused(error, &hint)
         })?;
         Ok(wire::read::<Token>(CALL, &response)?.token)
     }
@@ -202,28 +250,34 @@ impl Tokens {
         &self,
         sender: &Sender,
         registration: &SecretString,
+        deadline: &mut Deadline,
     ) -> Result<TenantToken, Error> {
         const CALL: &str = "register";
         let url = self.api_url(&["actions", "runner-registration"]);
         let body = json!({"url": self.url.to_string(), "runner_event": "register"});
         let exchange = Exchange::new(CALL, Method::POST, url, registration)
             .scheme("RemoteAuth")
-            .json(&body);
+            .json(&body)
+            .aside();
         let mut failures = 0;
         loop {
-            let error = match sender.send(&exchange).await {
+            let error = match sender.send(&exchange, deadline).await {
                 Ok(response) => {
                     let registration: Registration = wire::read(CALL, &response)?;
-                    return tenant(CALL, registration, sender.clock.now());
+                    return tenant(registration, sender.clock.now()).ok_or_else(|| {
+                        let message = "the service named a tenant URL that cannot be used";
+                        Error::about(ErrorKind::Unreadable, CALL, &response, message)
+                    });
                 }
                 Err(error) => error,
             };
             failures += 1;
-            if error.kind != ErrorKind::Unauthorized || failures >= retry::TRIES {
+            let wait = retry::back_off(failures, &self.url.to_string());
+            let worth_it = error.kind == ErrorKind::Unauthorized && failures <= retry::RETRIES;
+            if !worth_it || !deadline.allows(wait) {
                 return Err(error);
             }
-            let who = self.url.to_string();
-            tokio::time::sleep(retry::back_off(failures, &who)).await;
+            tokio::time::sleep(wait).await;
         }
     }
 
@@ -236,34 +290,36 @@ impl Tokens {
     }
 }
 
-fn with_hint(mut error: Error, hint: &str) -> Error {
+/// Says of a refusal what to check. GitHub says "not found" of what a token may not see.
+fn refused(mut error: Error, hint: &str) -> Error {
+    if error.status == Some(404) {
+        error.kind = ErrorKind::Unauthorized;
+    }
     if error.kind == ErrorKind::Unauthorized {
         error.message = format!("{}; {hint}", error.message);
     }
     error
 }
 
-fn tenant(
-    call: &'static str,
-    registration: Registration,
-    now: Timestamp,
-) -> Result<TenantToken, Error> {
-    let refuse = || {
-        let message = "the service named a tenant URL that cannot be used";
-        Error::new(ErrorKind::Unreadable, call, message)
-    };
-    let mut url = Url::parse(&registration.url).map_err(|_| refuse())?;
+/// How long the service is left alone after so many failures in a row: 0, 1, 3, 7, 15 s. Each
+/// caller backs off for itself; this is for when there are many.
+fn rest(failures: u32) -> Duration {
+    Duration::from_secs((1 << failures.saturating_sub(1).min(4)) - 1)
+}
+
+fn tenant(registration: Registration, now: Timestamp) -> Option<TenantToken> {
+    let mut url = Url::parse(&registration.url).ok()?;
     url.set_query(None);
     url.set_fragment(None);
-    url.path_segments_mut()
-        .map_err(|()| refuse())?
-        .pop_if_empty()
-        .push("");
-    let expires = expiry(registration.token.expose_secret());
-    Ok(TenantToken {
+    url.path_segments_mut().ok()?.pop_if_empty().push("");
+    let expires = expiry(registration.token.expose_secret())
+        .unwrap_or_else(|| after(now, UNKNOWN_LIFETIME))
+        // or each call would get a new one, when the clocks differ by so much
+        .max(after(now, REFRESH_BEFORE + SHORTEST_USE));
+    Some(TenantToken {
         url,
         token: registration.token,
-        expires: expires.unwrap_or_else(|| after(now, UNKNOWN_LIFETIME)),
+        expires,
     })
 }
 
@@ -286,7 +342,7 @@ enum Signer {
     App {
         issuer: String,
         installation_id: i64,
-        key: EncodingKey,
+        key: AppKey,
     },
 }
 
@@ -299,7 +355,11 @@ impl Signer {
                 installation_id,
                 private_key,
             } => Self::App {
-                key: private_key_of(&private_key)?,
+                key: AppKey::read(&private_key).map_err(|problem| {
+                    let message =
+                        format!("the value of {} {problem}", keys::GITHUB_APP_PRIVATE_KEY);
+                    Error::new(ErrorKind::Credentials, "configure", message)
+                })?,
                 issuer: app_id,
                 installation_id,
             },
@@ -307,70 +367,9 @@ impl Signer {
     }
 }
 
-fn private_key_of(pem: &SecretString) -> Result<EncodingKey, Error> {
-    let pem = pem.expose_secret().trim();
-    let problem = if !pem.starts_with("-----BEGIN ") {
-        "does not begin with \"-----BEGIN\": give the key file as GitHub made it"
-    } else if pem.contains("\\n") {
-        "holds the two characters \\ and n where its lines should end: give it with real line ends"
-    } else if pem.lines().count() < 3 {
-        "is all on one line: give it with its line ends"
-    } else {
-        match EncodingKey::from_rsa_pem(pem.as_bytes()) {
-            Ok(key) if sign("probe", &key, Timestamp::UNIX_EPOCH).is_ok() => return Ok(key),
-            _ => "is not an RSA private key in PEM form (PKCS#1 or PKCS#8, not encrypted)",
-        }
-    };
-    let message = format!("the value of {} {problem}", keys::GITHUB_APP_PRIVATE_KEY);
-    Err(Error::new(ErrorKind::Credentials, "configure", message))
-}
-
-fn app_jwt(issuer: &str, key: &EncodingKey, now: Timestamp) -> Result<SecretString, Error> {
-    sign(issuer, key, now).map_err(|_| {
-        let message = format!("{} cannot sign", keys::GITHUB_APP_PRIVATE_KEY);
-        Error::new(ErrorKind::Credentials, "create_installation_token", message)
-    })
-}
-
-/// A JWT of the App: issued a minute ago, since clocks differ, and valid for nine minutes.
-fn sign(
-    issuer: &str,
-    key: &EncodingKey,
-    now: Timestamp,
-) -> Result<SecretString, jsonwebtoken::errors::Error> {
-    let issued = now.as_second() - 60;
-    let claims = json!({"iss": issuer, "iat": issued, "exp": issued + 540});
-    jsonwebtoken::encode(&Header::new(Algorithm::RS256), &claims, key).map(SecretString::from)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn mistakes_in_a_private_key_are_named_and_the_key_is_not_shown() {
-        for (pem, expected) in [
-            ("MIIEowIBAAK", "does not begin with"),
-            (
-                r"-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAK\n-----END RSA PRIVATE KEY-----",
-                "two characters",
-            ),
-            (
-                "-----BEGIN RSA PRIVATE KEY----- MIIEowIBAAK -----END RSA PRIVATE KEY-----",
-                "all on one line",
-            ),
-            (
-                "-----BEGIN PRIVATE KEY-----\nMIIEowIBAAK=\n-----END PRIVATE KEY-----",
-                "is not an RSA private key",
-            ),
-        ] {
-            let error = private_key_of(&pem.into()).err().unwrap();
-            assert_eq!(error.kind, ErrorKind::Credentials);
-            assert!(error.message.contains(expected), "{error}");
-            assert!(error.message.contains("github_app_private_key"), "{error}");
-            assert!(!error.message.contains("MIIE"), "{error}");
-        }
-    }
 
     #[test]
     fn the_expiry_of_a_token_is_read_whatever_its_signature() {
@@ -399,7 +398,7 @@ mod tests {
                 url: url.to_owned(),
                 token: "opaque".into(),
             };
-            let token = tenant("register", registration, Timestamp::UNIX_EPOCH).unwrap();
+            let token = tenant(registration, Timestamp::UNIX_EPOCH).unwrap();
             assert_eq!(token.url.as_str(), expected);
             assert!(token.lasts(Timestamp::UNIX_EPOCH, UNKNOWN_LIFETIME - 1));
         }

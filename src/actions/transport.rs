@@ -10,6 +10,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
 use super::proxy::Proxies;
+use super::trouble::{self, chain};
 
 /// Sends requests.
 pub trait Transport: Send + Sync {
@@ -55,6 +56,10 @@ pub struct TransportError {
 pub enum TransportErrorKind {
     /// An option is not usable; trying again does not help.
     Options,
+    /// The other side's certificate is not trusted; a person has to mend that.
+    Untrusted,
+    /// The proxy wants other credentials; a person has to mend that.
+    ProxyRefused,
     /// No connection came about: the request did not take effect.
     Connect,
     /// The connection broke: the request may have taken effect.
@@ -69,36 +74,13 @@ impl TransportError {
             message: message.into(),
         }
     }
-
-    fn from_reqwest(error: reqwest::Error) -> Self {
-        let kind = if error.is_builder() {
-            TransportErrorKind::Options
-        } else if error.is_connect() {
-            TransportErrorKind::Connect
-        } else {
-            TransportErrorKind::Broken
-        };
-        Self::new(kind, chain(&error.without_url()))
-    }
-}
-
-/// An error with its causes, each once.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let part = error.to_string();
-        if !text.contains(&part) {
-            text.push_str(": ");
-            text.push_str(&part);
-        }
-        cause = error.source();
-    }
-    text
 }
 
 /// The network, by reqwest with rustls.
-pub struct ReqwestTransport(reqwest::Client);
+pub struct ReqwestTransport {
+    client: reqwest::Client,
+    proxies: Arc<Proxies>,
+}
 
 impl ReqwestTransport {
     /// A transport with its own pool of connections.
@@ -119,10 +101,11 @@ impl ReqwestTransport {
             let proxies = options.proxies.clone();
             builder = builder.proxy(reqwest::Proxy::custom(move |url| proxies.for_url(url)));
         }
-        builder
-            .build()
-            .map(Self)
-            .map_err(TransportError::from_reqwest)
+        let client = builder.build().map_err(|error| {
+            TransportError::new(TransportErrorKind::Options, chain(&error.without_url()))
+        })?;
+        let proxies = Arc::new(options.proxies.clone());
+        Ok(Self { client, proxies })
     }
 }
 
@@ -146,14 +129,21 @@ impl Transport for ReqwestTransport {
         &self,
         request: http::Request<Bytes>,
     ) -> BoxFuture<'static, Result<http::Response<Bytes>, TransportError>> {
-        let client = self.0.clone();
+        let client = self.client.clone();
+        let proxies = Arc::clone(&self.proxies);
         async move {
-            let request =
-                reqwest::Request::try_from(request).map_err(TransportError::from_reqwest)?;
-            let answer = client
-                .execute(request)
-                .await
-                .map_err(TransportError::from_reqwest)?;
+            let options = |error: reqwest::Error| {
+                TransportError::new(TransportErrorKind::Options, chain(&error.without_url()))
+            };
+            let request = reqwest::Request::try_from(request).map_err(options)?;
+            let host = request.url().host_str().unwrap_or_default().to_owned();
+            let proxy = proxies.server_for(request.url());
+            let explain =
+                |error: reqwest::Error| trouble::explain(&error.without_url(), &host, proxy);
+            let answer = client.execute(request).await.map_err(explain)?;
+            if let (Some(proxy), 407) = (proxy, answer.status().as_u16()) {
+                return Err(trouble::refused_by(proxy));
+            }
             let mut response = http::Response::new(Bytes::new());
             *response.status_mut() = answer.status();
             *response.headers_mut() = answer.headers().clone();

@@ -24,9 +24,7 @@ pub(super) fn read<T: DeserializeOwned>(
         };
         let (line, column) = (error.line(), error.column());
         let message = format!("the answer {problem} (at line {line}, column {column})");
-        let mut error = Error::new(ErrorKind::Unreadable, call, message);
-        error.status = Some(response.status().as_u16());
-        error
+        Error::about(ErrorKind::Unreadable, call, response, message)
     })
 }
 

@@ -1,5 +1,7 @@
 //! The controller: one per process. Owns the watches, makes scale sets, and hears from them.
 
+mod sharing;
+
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,6 +14,7 @@ use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
 
+use self::sharing::{Claim, Sharing};
 use super::family::start_scale_set;
 use super::inbox::Inbox;
 use super::router::{ActorKey, Router, Sighting};
@@ -91,6 +94,7 @@ pub async fn run(options: ControllerOptions) -> Result<Infallible, WatchLost> {
         scale_sets: BTreeMap::new(),
         said: Said::default(),
         gauges: BTreeMap::new(),
+        sharing: Sharing::default(),
     }
     .start();
     let mut watches = start_watches(&world, &controller, &gate, options.namespace.as_deref());
@@ -175,6 +179,7 @@ pub struct Controller {
     said: Said,
     /// Under which labels a scale set's gauges stand.
     gauges: BTreeMap<ActorKey, GaugeLabels>,
+    sharing: Sharing,
 }
 
 /// The first whole list of a watch.
@@ -281,8 +286,25 @@ impl Controller {
         };
         for (key, report) in said {
             self.publish(&key, &report);
+            self.tell_who_share(&key, &report);
             if matches!(report, ScaleSetReport::Gone) {
                 self.scale_sets.remove(&key);
+            }
+        }
+    }
+
+    /// Tells scale sets that are one in the service of each other.
+    fn tell_who_share(&mut self, key: &ActorKey, report: &ScaleSetReport) {
+        let claim = match report {
+            ScaleSetReport::Summary(summary) => Claim {
+                identity: summary.identity.clone(),
+                going: summary.going,
+            },
+            ScaleSetReport::Gone => Claim::default(),
+        };
+        for (member, others) in self.sharing.heard(key, claim) {
+            if let Some(inbox) = self.scale_sets.get(&member) {
+                inbox.send(Input::Command(ScaleSetCommand::Shared(others)));
             }
         }
     }

@@ -74,15 +74,21 @@ impl ConfigUrl {
             return Err(error("it has a user, query or fragment"));
         }
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-        let host = authority.split(':').next().unwrap_or_default();
+        let (host, port) = host_and_port(authority);
         if host.is_empty() || host.contains(char::is_whitespace) {
             return Err(error("it has no host"));
+        }
+        if port.is_some_and(|port| port.parse::<u16>().is_err()) {
+            return Err(error("its port is no number"));
         }
         let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
         let scope = match parts.as_slice() {
             [""] => return Err(error("it names no organization, repository or enterprise")),
             parts if parts.iter().any(|part| part.is_empty()) => {
                 return Err(error("a part of its path is empty"));
+            }
+            parts if parts.iter().any(|part| !is_name(part)) => {
+                return Err(error("a part of its path is no name"));
             }
             [only] if only.eq_ignore_ascii_case("enterprises") => {
                 return Err(error("it names no enterprise"));
@@ -122,10 +128,38 @@ impl ConfigUrl {
                 .authority
                 .strip_prefix("www.")
                 .unwrap_or(&self.authority);
-            format!("{}://api.{host}", self.scheme)
+            // a token is never sent in the clear over the network
+            let scheme = match self.host() {
+                "github.localhost" => &self.scheme,
+                _ => "https",
+            };
+            format!("{scheme}://api.{host}")
         } else {
             format!("{}://{}/api/v3", self.scheme, self.authority)
         }
+    }
+
+    /// Names what the URL stands for: equal for URLs that are written differently and mean the
+    /// same enterprise, organization or repository of the same server.
+    #[must_use]
+    pub fn place(&self) -> String {
+        let server = self.api_base(false);
+        let (_, server) = server.split_once("://").unwrap_or_default();
+        let default_port = if self.scheme == "http" { ":80" } else { ":443" };
+        let server = server.replacen(&format!("{default_port}/"), "/", 1);
+        let server = server.strip_suffix(default_port).unwrap_or(&server);
+        let scope = match &self.scope {
+            ConfigScope::Enterprise(name) => format!("enterprises/{name}"),
+            ConfigScope::Organization(name) => name.clone(),
+            ConfigScope::Repository { owner, repository } => format!("{owner}/{repository}"),
+        };
+        format!("{server}/{}", scope.to_ascii_lowercase())
+    }
+
+    /// Whether both stand for the same.
+    #[must_use]
+    pub fn is_same_place(&self, other: &Self) -> bool {
+        self.place() == other.place()
     }
 
     /// The enterprise, if the URL names one; else empty.
@@ -157,7 +191,7 @@ impl ConfigUrl {
     }
 
     fn host(&self) -> &str {
-        self.authority.split(':').next().unwrap_or_default()
+        host_and_port(&self.authority).0
     }
 }
 
@@ -171,6 +205,24 @@ impl fmt::Display for ConfigUrl {
             ConfigScope::Repository { owner, repository } => write!(f, "{owner}/{repository}"),
         }
     }
+}
+
+/// An IPv6 address stands in brackets, which are kept.
+fn host_and_port(authority: &str) -> (&str, Option<&str>) {
+    let from = authority.rfind(']').map_or(0, |end| end + 1);
+    match authority[from..].find(':') {
+        Some(colon) => (
+            &authority[..from + colon],
+            Some(&authority[from + colon + 1..]),
+        ),
+        None => (authority, None),
+    }
+}
+
+/// Whether a part of a path can be a name: letters, digits and a few signs.
+fn is_name(part: &str) -> bool {
+    let fits = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | '%');
+    part.chars().all(fits) && part != "." && part != ".."
 }
 
 fn without_user_info(text: &str) -> String {
@@ -213,6 +265,11 @@ mod tests {
             "https://github.com/a//b",
             "https://github.com/enterprises",
             "https://github.com/acme?x=1",
+            "https://ghes.acme.io:https/acme",
+            "https://ghes.acme.io:/acme",
+            "https://:8443/acme",
+            "https://github.com/acme/..",
+            "https://github.com/ac me",
         ] {
             let error = ConfigUrl::parse(text).unwrap_err().to_string();
             assert!(error.contains(&format!("\"{text}\"")), "{error}");
@@ -227,6 +284,31 @@ mod tests {
     fn a_password_in_the_url_is_not_shown() {
         let error = ConfigUrl::parse("https://me:hunter2@github.com/acme").unwrap_err();
         assert!(!error.to_string().contains("hunter2"), "{error}");
+    }
+
+    #[test]
+    fn urls_that_mean_the_same_are_told_from_those_that_do_not() {
+        let here = ConfigUrl::parse("https://github.com/acme/widgets").unwrap();
+        for (text, same) in [
+            ("https://GitHub.com/Acme/Widgets/", true),
+            ("https://www.github.com/acme/widgets", true),
+            ("https://github.com:443/acme/widgets", true),
+            ("http://github.com/acme/widgets", true),
+            ("https://github.com/acme", false),
+            ("https://github.com/acme/gadgets", false),
+            ("https://acme.ghe.com/acme/widgets", false),
+            ("https://ghes.acme.io/acme/widgets", false),
+            ("https://github.com:8443/acme/widgets", false),
+        ] {
+            let there = ConfigUrl::parse(text).unwrap();
+            assert_eq!(here.is_same_place(&there), same, "{text}");
+        }
+        let parse = |text| ConfigUrl::parse(text).unwrap();
+        let ghes = parse("https://ghes.acme.io:443/acme");
+        assert!(ghes.is_same_place(&parse("https://ghes.acme.io/acme")));
+        assert!(!ghes.is_same_place(&parse("https://ghes.acme.io:444/acme")));
+        let enterprise = parse("https://github.com/enterprises/acme");
+        assert!(!enterprise.is_same_place(&parse("https://github.com/acme")));
     }
 
     #[test]
@@ -252,6 +334,32 @@ mod tests {
                 "https://ghes.acme.io:8443/a/b",
                 false,
                 "https://ghes.acme.io:8443/api/v3",
+            ),
+            (
+                "http://[fd12::1]:8080/acme",
+                false,
+                "http://[fd12::1]:8080/api/v3",
+            ),
+            ("HTTP://github.com/acme", false, "https://api.github.com"),
+            (
+                "https://github.localhost/acme",
+                false,
+                "https://api.github.localhost",
+            ),
+            (
+                "https://www.Big.GHE.com/enterprises/big/",
+                false,
+                "https://api.big.ghe.com",
+            ),
+            (
+                "https://notghe.com/acme",
+                false,
+                "https://notghe.com/api/v3",
+            ),
+            (
+                "https://acme.ghe.com/acme",
+                true,
+                "https://acme.ghe.com/api/v3",
             ),
             ("https://github.com/acme", true, "https://github.com/api/v3"),
         ] {

@@ -33,6 +33,9 @@ pub mod annotations {
     pub const RUNNER_SCALE_SET_NAME: &str = "actions.github.com/runner-scale-set-name";
     /// Name of the runner group, on the AutoscalingRunnerSet.
     pub const RUNNER_GROUP_NAME: &str = "actions.github.com/runner-group-name";
+    /// Config URL at which the scale set was registered, on the AutoscalingRunnerSet. Ours: ARC
+    /// does not know it.
+    pub const CONFIG_URL: &str = "actions.github.com/runner-scale-set-config-url";
     /// Patch id under which an EphemeralRunner was made.
     pub const PATCH_ID: &str = "actions.github.com/patch-id";
     /// Revision of the runner spec that an EphemeralRunner was made from.

@@ -83,7 +83,10 @@ impl Credentials {
             .find_map(|(key, value)| value.is_some().then_some(*key));
         match (token, found) {
             (Some(_), Some(found)) => Err(CredentialsError::Both { found }),
-            (Some(token), None) => Ok(Self::Token(token.into())),
+            (Some(token), None) => {
+                one_word(keys::GITHUB_TOKEN, &token)?;
+                Ok(Self::Token(token.into()))
+            }
             (None, None) => Err(CredentialsError::Missing),
             (None, Some(_)) => app_credentials(app_keys, app),
         }
@@ -100,6 +103,7 @@ fn app_credentials(
     }
     let [app_id, installation_id, private_key] =
         <[String; 3]>::try_from(values).map_err(|_| CredentialsError::Missing)?;
+    one_word(keys::GITHUB_APP_ID, &app_id)?;
     Ok(Credentials::App {
         app_id,
         installation_id: installation_id
@@ -110,6 +114,18 @@ fn app_credentials(
             })?,
         private_key: private_key.into(),
     })
+}
+
+/// Refuses what no token and no id holds, before GitHub says no more than that it is wrong.
+fn one_word(key: &'static str, text: &str) -> Result<(), CredentialsError> {
+    let problem = if text.starts_with(['"', '\'']) || text.ends_with(['"', '\'']) {
+        "is in quotes: remove them"
+    } else if !text.chars().all(|c| c.is_ascii_graphic()) {
+        "holds spaces, line ends or characters that are in none: give it alone"
+    } else {
+        return Ok(());
+    };
+    Err(CredentialsError::Invalid { key, problem })
 }
 
 /// The trimmed text under a key; `None` when it is missing or empty. People paste tokens with a
@@ -170,6 +186,22 @@ mod tests {
                     ("github_app_private_key", "k"),
                 ],
                 "the value of github_app_installation_id is not a number",
+            ),
+            (
+                vec![("github_token", "\"s3cret\"")],
+                "the value of github_token is in quotes",
+            ),
+            (
+                vec![("github_token", "s3cret\ns3cret")],
+                "the value of github_token holds spaces",
+            ),
+            (
+                vec![
+                    ("github_app_id", "s3cret id"),
+                    ("github_app_installation_id", "7"),
+                    ("github_app_private_key", "k"),
+                ],
+                "the value of github_app_id holds spaces",
             ),
         ] {
             let error = Credentials::from_data(&data(&pairs))

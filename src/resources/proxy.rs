@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{EnvVar, EnvVarSource, Secret, SecretKeySelector};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use secrecy::{ExposeSecret, SecretString};
 use url::Url;
 
@@ -15,8 +16,8 @@ use crate::api::constants::{keys, labels};
 use crate::api::{EphemeralRunnerSet, ProxyConfig, ProxyServerConfig};
 use crate::messages::KubeObject;
 
-/// Schemes that proxy clients understand.
-const SCHEMES: [&str; 4] = ["http", "https", "socks5", "socks5h"];
+/// Schemes of a proxy that both this program and runners can use.
+const SCHEMES: [&str; 2] = ["http", "https"];
 
 /// Who signs in to a proxy.
 #[derive(Clone, Debug)]
@@ -182,7 +183,7 @@ fn proxy_url(
         .split_once("://")
         .ok_or_else(|| invalid("has no scheme: write it as http://HOST:PORT"))?;
     if !SCHEMES.contains(&scheme.to_ascii_lowercase().as_str()) {
-        return Err(invalid("is of another scheme than http, https and socks5"));
+        return Err(invalid("is of another scheme than http and https"));
     }
     match Url::parse(url) {
         Ok(parsed) if parsed.has_host() => {}
@@ -204,16 +205,15 @@ fn proxy_url(
     Ok(format!("{scheme}://{user}:{password}@{}", &rest[host..]).into())
 }
 
-/// `text` with all but the unreserved characters of RFC 3986 written as `%XX`.
-fn percent_encoded(text: &str) -> String {
-    text.bytes()
-        .map(|byte| match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                char::from(byte).to_string()
-            }
-            _ => format!("%{byte:02X}"),
-        })
-        .collect()
+/// All but the unreserved characters of RFC 3986.
+const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~');
+
+fn percent_encoded(text: &str) -> impl std::fmt::Display {
+    utf8_percent_encode(text, RESERVED)
 }
 
 #[cfg(test)]
@@ -280,7 +280,7 @@ mod tests {
             ("http://h:1", "http://u%25:p%40%3A~@h:1"),
             ("HTTPS://h/a@b", "HTTPS://u%25:p%40%3A~@h/a@b"),
             ("http://old:pass@h:1/", "http://u%25:p%40%3A~@h:1/"),
-            ("socks5://[::1]:9", "socks5://u%25:p%40%3A~@[::1]:9"),
+            ("https://[::1]:9", "https://u%25:p%40%3A~@[::1]:9"),
         ] {
             assert_eq!(http_proxy(url, "u%", "p@:~"), expected);
         }
@@ -290,7 +290,8 @@ mod tests {
     fn a_url_that_is_none_is_named_by_its_field_and_not_shown() {
         for (url, problem) in [
             ("s3cret.proxy:3128", "has no scheme"),
-            ("ftp://s3cret", "another scheme than http, https and socks5"),
+            ("socks5://s3cret:1", "another scheme than http and https"),
+            ("ftp://s3cret", "another scheme than http and https"),
             (
                 "http://s3cret:port",
                 "not a URL of the form http://HOST:PORT",

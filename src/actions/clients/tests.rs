@@ -17,6 +17,7 @@ struct Objects {
     secrets: BTreeMap<(String, String), Secret>,
     config_maps: BTreeMap<(String, String), ConfigMap>,
     failure: Option<KubeError>,
+    silent: bool,
     reads: u32,
 }
 
@@ -66,7 +67,11 @@ impl Cluster {
             Some(error) => Err(error.clone()),
             None => Ok(find(&objects)),
         };
+        let silent = objects.silent;
         async move {
+            if silent {
+                std::future::pending().await
+            }
             tokio::time::sleep(Duration::from_millis(10)).await;
             found
         }
@@ -191,16 +196,92 @@ impl World {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sources_are_read_once_per_sync_period() {
+async fn the_calls_of_a_burst_share_a_read_of_the_sources_and_a_client() {
     let world = world();
     for _ in 0..5 {
         world.call(tenant()).await.unwrap();
     }
     assert_eq!(world.cluster.reads(), 1);
-    tokio::time::sleep(Duration::from_secs(60)).await;
+    tokio::time::sleep(BURST).await;
     world.call(tenant()).await.unwrap();
     assert_eq!(world.cluster.reads(), 2);
     assert_eq!(world.transports.options.lock().unwrap().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rotated_credential_is_used_by_the_next_call_though_the_old_one_still_works() {
+    let world = world();
+    world.service.accept_only(["ghp_one", "ghp_two"]);
+    world.call(tenant()).await.unwrap();
+    world
+        .cluster
+        .put_secret("github", &[("github_token", "ghp_two")]);
+    tokio::time::sleep(BURST).await;
+    world.call(tenant()).await.unwrap();
+    assert_eq!(world.transports.options.lock().unwrap().len(), 2);
+    // the old client is let go, and its credential with it
+    world.service.accept_only(["ghp_two"]);
+    world.call(tenant()).await.unwrap();
+    world.clients.0.forget_unused();
+    let clients = world.clients.0.clients.lock().unwrap();
+    let [(identity, _)] = clients.as_slice() else {
+        panic!("{} clients", clients.len());
+    };
+    let Credentials::Token(token) = &identity.credentials else {
+        panic!("not a token");
+    };
+    assert_eq!(token.expose_secret(), "ghp_two");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_app_can_take_the_place_of_a_token_and_a_token_that_of_an_app() {
+    let world = world();
+    world.call(tenant()).await.unwrap();
+    let key = include_str!("../../../tests/actions_client/key_files.rs");
+    let (from, to) = (
+        key.find("-----BEGIN PRIVATE").unwrap(),
+        key.find("-----END PRIVATE").unwrap(),
+    );
+    let key = format!("{}-----END PRIVATE KEY-----", &key[from..to]);
+    let app = [
+        ("github_app_id", "123"),
+        ("github_app_installation_id", "4711"),
+        ("github_app_private_key", key.as_str()),
+    ];
+    world.cluster.put_secret("github", &app);
+    world.service.accept_only([""; 0]);
+    world.call(tenant()).await.unwrap();
+    world.service.accept_only(["ghp_two"]);
+    tokio::time::sleep(BURST).await;
+    world.call(tenant()).await.unwrap();
+    world
+        .cluster
+        .put_secret("github", &[("github_token", "ghp_two")]);
+    tokio::time::sleep(BURST).await;
+    world.call(tenant()).await.unwrap();
+    assert_eq!(world.transports.options.lock().unwrap().len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tenant_that_makes_no_call_any_more_is_forgotten() {
+    let world = world();
+    world
+        .cluster
+        .put_secret("other", &[("github_token", "ghp_one")]);
+    let mut other = tenant();
+    other.secret = "other".to_owned();
+    other.config_url.push_str("/widgets");
+    world.call(tenant()).await.unwrap();
+    world.call(other.clone()).await.unwrap();
+    for _ in 0..2 {
+        tokio::time::sleep(IDLE - BURST).await;
+        world.call(other.clone()).await.unwrap();
+        tokio::time::sleep(BURST).await;
+        world.call(other.clone()).await.unwrap();
+    }
+    assert_eq!(world.clients.0.tenants.lock().unwrap().known.len(), 1);
+    world.clients.0.forget_unused();
+    assert_eq!(world.clients.0.clients.lock().unwrap().len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
@@ -256,6 +337,12 @@ async fn what_is_missing_is_named_with_what_to_do() {
     let world = world();
     world.cluster.put_secret("empty", &[("token", "s3cret")]);
     world.cluster.put_secret("half", &[("username", "s3cret")]);
+    let app = [
+        ("github_app_id", "123"),
+        ("github_app_installation_id", "4711"),
+        ("github_app_private_key", "-----BEGIN PUBLIC KEY-----s3cret"),
+    ];
+    world.cluster.put_secret("app", &app);
     world.cluster.put_config_map("ca", "ca.crt", "pem");
     let with = |change: &dyn Fn(&mut Tenant)| {
         let mut tenant = tenant();
@@ -270,6 +357,14 @@ async fn what_is_missing_is_named_with_what_to_do() {
         (
             with(&|tenant| tenant.secret = "empty".to_owned()),
             ["team-a/empty", "holds no credentials", "set github_token"],
+        ),
+        (
+            with(&|tenant| tenant.secret = "app".to_owned()),
+            [
+                "Secret team-a/app",
+                "github_app_private_key",
+                "is a public key",
+            ],
         ),
         (
             with(&|tenant| tenant.proxy = Some(proxy("http://p:1", "half"))),
@@ -364,6 +459,28 @@ async fn an_api_server_out_of_order_leaves_the_client_in_use() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_api_server_that_does_not_answer_holds_up_one_call_and_no_other() {
+    let world = world();
+    let quiet = |silent| world.cluster.0.lock().unwrap().silent = silent;
+    quiet(true);
+    let begun = Instant::now();
+    let error = world.refusal(tenant()).await;
+    assert_eq!(error.kind, ActionsErrorKind::Unavailable);
+    assert!(error.message.contains("could not be read"), "{error}");
+    assert_eq!(begun.elapsed(), PATIENCE);
+    quiet(false);
+    world.call(tenant()).await.unwrap();
+    quiet(true);
+    tokio::time::sleep(BURST).await;
+    let begun = Instant::now();
+    for _ in 0..10 {
+        world.call(tenant()).await.unwrap();
+        tokio::time::sleep(BURST).await;
+    }
+    assert_eq!(begun.elapsed(), PATIENCE + 10 * BURST);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_transport_gets_the_certificate_and_the_proxy_with_its_credentials() {
     let world = world();
     let login = [("username", "proxy-user"), ("password", "s3cret")];
@@ -381,4 +498,67 @@ async fn the_transport_gets_the_certificate_and_the_proxy_with_its_credentials()
         proxies: Proxies::new(None, server.ok(), []),
     };
     assert_eq!(*world.transports.options.lock().unwrap(), [expected]);
+}
+
+/// A proxy that knows one password.
+struct Guarded {
+    inner: Arc<dyn Transports>,
+    accepted: Mutex<ProxyServer>,
+}
+
+struct Refusing;
+
+impl Transport for Refusing {
+    fn send(
+        &self,
+        _: http::Request<bytes::Bytes>,
+    ) -> BoxFuture<'static, Result<http::Response<bytes::Bytes>, TransportError>> {
+        let kind = crate::actions::TransportErrorKind::ProxyRefused;
+        std::future::ready(Err(TransportError::new(kind, "the proxy refuses"))).boxed()
+    }
+}
+
+impl Transports for Guarded {
+    fn transport(&self, options: &TransportOptions) -> Result<Arc<dyn Transport>, TransportError> {
+        let accepted = Proxies::new(None, Some(self.accepted.lock().unwrap().clone()), []);
+        if options.proxies == accepted {
+            self.inner.transport(options)
+        } else {
+            Ok(Arc::new(Refusing))
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rotated_proxy_password_is_used_by_the_call_that_finds_the_old_one_refused() {
+    let World {
+        service, cluster, ..
+    } = world();
+    let server = |url: &str| ProxyServer::parse(url).unwrap();
+    let guarded = Arc::new(Guarded {
+        inner: service.transports(),
+        accepted: Mutex::new(server("http://me:old@p:1")),
+    });
+    let clock = Clock::simulated("2026-01-02T03:04:05Z".parse().unwrap());
+    let options = ClientsOptions::default();
+    let clients = Clients::new(cluster.clone(), guarded.clone(), clock, options);
+    let call = || {
+        let mut tenant = tenant();
+        tenant.proxy = Some(proxy("http://p:1", "login"));
+        let name = "default".to_owned();
+        let call = ActionsCall::GetRunnerGroup { name };
+        clients.run(ActionsRequest { tenant, call })
+    };
+    cluster.put_secret("login", &[("username", "me"), ("password", "old")]);
+    call().await.unwrap();
+    *guarded.accepted.lock().unwrap() = server("http://me:new@p:1");
+    cluster.put_secret("login", &[("username", "me"), ("password", "new")]);
+    tokio::time::sleep(BURST).await;
+    call().await.unwrap();
+    cluster.put_secret("login", &[("username", "me"), ("password", "wrong")]);
+    tokio::time::sleep(BURST).await;
+    let error = call().await.unwrap_err();
+    assert_eq!(error.kind, ActionsErrorKind::Credentials);
+    cluster.put_secret("login", &[("username", "me"), ("password", "new")]);
+    call().await.unwrap();
 }

@@ -5,7 +5,7 @@ use k8s_openapi::jiff::SignedDuration;
 use serde_json::json;
 
 use super::conditions::Finding;
-use super::registration::recorded_id;
+use super::record::{has_moved, recorded_id};
 use super::state::ScaleSetMachine;
 use super::step::Step;
 use super::vocabulary::ScaleSetTag;
@@ -191,6 +191,11 @@ impl ScaleSetMachine {
         let Some(id) = self.registration.unrecorded_id().or(recorded) else {
             return true;
         };
+        let decided = self.deregistration.done || self.deregistration.in_flight;
+        if !decided && let Some(why) = self.is_not_ours_to_delete(ars) {
+            self.deregistration.done = true;
+            self.deregistration.left = Some(why);
+        }
         if self.deregistration.done {
             self.say_what_is_left(ars, id, step);
             if recorded.is_some() {
@@ -212,6 +217,22 @@ impl ScaleSetMachine {
         let call = ActionsCall::DeleteScaleSet { id };
         step.call(ScaleSetTag::Deregistration, ActionsRequest { tenant, call });
         false
+    }
+
+    /// Why the scale set of the recorded id is left in the service, where it is to be.
+    fn is_not_ours_to_delete(&self, ars: &AutoscalingRunnerSet) -> Option<ActionsError> {
+        let message = if has_moved(ars) && self.registration.unrecorded_id().is_none() {
+            "the config URL has changed, and the id is that of the old one".to_owned()
+        } else if self.shared_with.is_empty() {
+            return None;
+        } else {
+            format!("{} still has it", self.shared_with.join(", "))
+        };
+        Some(ActionsError {
+            kind: ActionsErrorKind::Config,
+            message,
+            retry_after: None,
+        })
     }
 
     fn say_what_is_left(&mut self, ars: &AutoscalingRunnerSet, id: i64, step: &mut Step) {

@@ -3,7 +3,7 @@
 //!
 //! Pure decisions. It owns the spec of these two objects; their actors own their finalizers and
 //! status and all below them, and report the newest copies. On every input the whole state is
-//! looked at, in the order of the files: `registration`, `runner_set`, `listener`, `status`; or
+//! looked at, in the order of the files: `registering`, `runner_set`, `listener`, `status`; or
 //! `deletion` when the AutoscalingRunnerSet goes, `orphan` when it is gone.
 
 mod answers;
@@ -14,6 +14,8 @@ mod listener;
 mod merge_diff;
 mod orphan;
 mod protection;
+mod record;
+mod registering;
 mod registration;
 mod runner_set;
 mod state;

@@ -55,6 +55,8 @@ pub struct ScaleSetMachine {
     /// Last message of each event by its reason.
     announced: BTreeMap<&'static str, String>,
     pub(super) summary: Option<ScaleSetSummary>,
+    /// Other AutoscalingRunnerSets that have the same scale set in the service.
+    pub(super) shared_with: Vec<String>,
     pub(super) stopped: bool,
 }
 
@@ -104,6 +106,7 @@ impl ScaleSetMachine {
             about: None,
             announced: BTreeMap::new(),
             summary: None,
+            shared_with: Vec::new(),
             stopped: false,
         }
     }
@@ -126,6 +129,7 @@ impl ScaleSetMachine {
             Input::Kube(tag, result) => self.finish(tag, result, step),
             Input::Actions(tag, result) => self.answered(&tag, result, step),
             Input::Command(ScaleSetCommand::Synced) => self.synced = true,
+            Input::Command(ScaleSetCommand::Shared(others)) => self.shared_with = others,
             Input::Report(ChildReport::Listener(report)) => self.hear_listener(report, step),
             Input::Report(ChildReport::RunnerSet(report)) => self.hear_runner_set(report, step),
             Input::Tick => {}

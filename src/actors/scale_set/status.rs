@@ -4,6 +4,7 @@
 use k8s_openapi::jiff::SignedDuration;
 use serde_json::json;
 
+use super::record::identity;
 use super::runner_set::OUTDATED;
 use super::state::ScaleSetMachine;
 use super::step::Step;
@@ -147,13 +148,15 @@ impl ScaleSetMachine {
         }
     }
 
-    /// Tells the controller what its metrics say about this scale set.
+    /// Tells the controller what it has to know about this scale set.
     pub(super) fn report_summary(&mut self, ars: &AutoscalingRunnerSet, step: &mut Step) {
         let listener = self.listeners.get(&listener_name(ars));
         let url = ConfigUrl::parse(&ars.spec.github_config_url).ok();
         let part = |get: fn(&ConfigUrl) -> &str| url.as_ref().map_or("", get).to_owned();
         let summary = ScaleSetSummary {
             counts: self.counts().unwrap_or_default(),
+            identity: identity(ars),
+            going: ars.metadata.deletion_timestamp.is_some(),
             listener_running: listener.is_some_and(super::children::ListenerChild::is_ready),
             labels: GaugeLabels {
                 name: self.name.clone(),

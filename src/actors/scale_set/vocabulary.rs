@@ -24,10 +24,13 @@ pub enum ScaleSetTag {
 }
 
 /// What the controller tells a scale set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScaleSetCommand {
     /// All objects that existed at the start were delivered. Until then nothing is decided.
     Synced,
+    /// These AutoscalingRunnerSets, as `namespace/name`, have the same scale set in the service
+    /// and are not being deleted.
+    Shared(Vec<String>),
 }
 
 /// What the children of a scale set tell it.
@@ -59,19 +62,24 @@ impl Coalesce for ChildReport {
 /// What a scale set tells the controller.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ScaleSetReport {
-    /// What the controller's metrics say about it; comes when it has changed.
+    /// What the controller has to know about it; comes when it has changed.
     Summary(ScaleSetSummary),
     /// The AutoscalingRunnerSet and all below it are gone, and the actor has stopped.
     Gone,
 }
 
-/// What the controller's metrics say about a scale set.
+/// What the controller has to know about a scale set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScaleSetSummary {
     /// How many runners there are, by state.
     pub counts: RunnerCounts,
     /// Whether its listener runs.
     pub listener_running: bool,
+    /// Names the scale set in the service, once it is registered: two with the same name are
+    /// one.
+    pub identity: Option<String>,
+    /// Whether it is being deleted.
+    pub going: bool,
     /// Labels of its gauges.
     pub labels: GaugeLabels,
 }

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::world::{CONTROLLER, POOL, RUNNERS, World};
 use crate::actors::Machine;
 use crate::actors::listener::tests::cluster::{Fault, from_value};
-use crate::actors::scale_set::ScaleSetReport;
+use crate::actors::scale_set::{ScaleSetCommand, ScaleSetReport};
 use crate::api::constants::labels;
 use crate::messages::{
     ActionsErrorKind, Effect, Input, Kind, KubeErrorKind, KubeRequest, RunnerCounts,
@@ -43,6 +43,40 @@ fn everything_goes_in_order() {
     };
     assert!(place("delete AutoscalingListener") < place("delete EphemeralRunnerSet"));
     assert!(place("patch AutoscalingListener") < place("delete EphemeralRunnerSet"));
+}
+
+#[test]
+fn a_scale_set_that_another_set_has_as_well_stays() {
+    let mut world = World::settled();
+    let others = vec!["team-b/pool".to_owned()];
+    world.command(ScaleSetCommand::Shared(others));
+    delete(&mut world);
+    world.pass(10);
+    assert_gone(&world);
+    assert!(world.service.sets.contains_key(&11));
+    assert_eq!(world.service.count("delete_scale_set"), 0);
+    assert_eq!(world.events_of("ScaleSetLeft"), 1);
+    let note = world
+        .events
+        .iter()
+        .find(|note| note.reason == "ScaleSetLeft");
+    assert!(note.unwrap().message.contains("team-b/pool still has it"));
+}
+
+#[test]
+fn the_id_of_an_earlier_config_url_is_not_deleted_at_another() {
+    let mut world = World::settled();
+    // the service behind the new URL is out of order, and has that id for somebody else
+    world.service.fault = Some(ActionsErrorKind::Unavailable);
+    let url = "https://ghes.acme.io/acme/widgets";
+    world.edit(|ars| ars["spec"]["githubConfigUrl"] = json!(url));
+    world.pass(10);
+    world.service.fault = None;
+    delete(&mut world);
+    world.pass(60);
+    assert_gone(&world);
+    assert_eq!(world.service.count("delete_scale_set"), 0);
+    assert!(world.events_of("ScaleSetLeft") >= 1);
 }
 
 #[test]

@@ -3,11 +3,12 @@
 use serde_json::json;
 
 use super::world::{CONTROLLER, World};
-use crate::actors::scale_set::ScaleSetTag;
+use crate::actors::scale_set::{ScaleSetCommand, ScaleSetTag};
 use crate::api::AutoscalingRunnerSetPhase as Phase;
 use crate::messages::{ActionsCall, ActionsErrorKind, Kind};
 
 const ID: &str = "runner-scale-set-id";
+const PLACE: &str = "actions.github.com/runner-scale-set-config-url";
 
 fn names(world: &World) -> Vec<&'static str> {
     world.service.calls.iter().map(ActionsCall::name).collect()
@@ -174,6 +175,72 @@ fn another_config_url_is_another_registration() {
     assert_eq!(world.events_of("ScaleSetLeft"), 1);
     assert_eq!(world.phase(), Some(Phase::Running));
     assert_eq!(world.most_pods, 1);
+}
+
+#[test]
+fn another_host_of_the_same_organization_is_another_registration() {
+    let mut world = World::settled();
+    assert_eq!(world.annotation(PLACE), "https://github.com/acme/widgets");
+    world.service.sets.clear();
+    world.service.next = 70;
+    let url = "https://acme.ghe.com/acme/widgets";
+    world.edit(|ars| ars["spec"]["githubConfigUrl"] = json!(url));
+    world.pass(10);
+    assert_eq!(world.annotation(ID), "71");
+    assert_eq!(world.annotation(PLACE), url);
+    assert_eq!(world.events_of("ScaleSetLeft"), 1);
+    assert_eq!(world.al().spec.runner_scale_set_id, 71);
+    assert_eq!(world.phase(), Some(Phase::Running));
+    assert_eq!(world.most_pods, 1);
+}
+
+#[test]
+fn another_way_to_write_the_config_url_is_no_move() {
+    let mut world = World::settled();
+    world
+        .edit(|ars| ars["spec"]["githubConfigUrl"] = json!("https://www.github.com/Acme/widgets/"));
+    world.pass(10);
+    assert_eq!(world.annotation(ID), "11");
+    assert_eq!(world.events_of("ScaleSetLeft"), 0);
+    assert_eq!(world.service.count("create_scale_set"), 1);
+}
+
+#[test]
+fn a_scale_set_that_an_older_controller_registered_gets_its_place_written_down_once() {
+    let mut world = World::settled();
+    world.edit(|ars| {
+        let annotations = ars["metadata"]["annotations"].as_object_mut();
+        annotations.unwrap().remove(PLACE);
+    });
+    let before = world.cluster.count("patch AutoscalingRunnerSet");
+    world.pass(60);
+    assert_eq!(world.annotation(PLACE), "https://github.com/acme/widgets");
+    assert_eq!(
+        world.cluster.count("patch AutoscalingRunnerSet"),
+        before + 1
+    );
+    assert_eq!(world.annotation(ID), "11");
+    assert_eq!(world.service.count("find_scale_set"), 1);
+}
+
+#[test]
+fn what_is_shared_with_another_set_is_said_until_it_is_over() {
+    let mut world = World::settled();
+    let others = vec!["team-b/pool".to_owned()];
+    world.command(ScaleSetCommand::Shared(others.clone()));
+    world.command(ScaleSetCommand::Shared(others));
+    let registered = world.condition("Registered");
+    assert!(
+        registered.starts_with("True ScaleSetShared"),
+        "{registered}"
+    );
+    for part in ["team-b/pool", "runnerScaleSetName", "id 11"] {
+        assert!(registered.contains(part), "{registered}");
+    }
+    assert_eq!(world.events_of("ScaleSetShared"), 1);
+    assert_eq!(world.phase(), Some(Phase::Running));
+    world.command(ScaleSetCommand::Shared(Vec::new()));
+    assert!(world.condition("Registered").starts_with("True Registered"));
 }
 
 #[test]

@@ -571,6 +571,12 @@ impl World {
             .push_back(Message::ScaleSet(Input::Command(ScaleSetCommand::Synced)));
     }
 
+    pub fn command(&mut self, command: ScaleSetCommand) {
+        self.queue
+            .push_back(Message::ScaleSet(Input::Command(command)));
+        self.pass(5);
+    }
+
     pub fn observe(&mut self, object: Object) -> Vec<EffectOf<ScaleSetMachine>> {
         self.machine.step(self.cluster.now, Input::Observed(object))
     }

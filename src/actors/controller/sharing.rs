@@ -1,0 +1,163 @@
+//! Which AutoscalingRunnerSets have the same scale set in the Actions service. Pure.
+//!
+//! Registration reuses a scale set that it finds by its name, so that two sets of one name,
+//! group and config URL get the same one, in whatever namespaces they are. Neither can see
+//! that by itself; the controller can.
+
+use std::collections::BTreeMap;
+
+use crate::actors::router::ActorKey;
+
+/// Who has which scale set.
+#[derive(Debug, Default)]
+pub struct Sharing {
+    known: BTreeMap<ActorKey, Claim>,
+    /// By scale set: who has it, and whether they are going.
+    members: BTreeMap<String, BTreeMap<ActorKey, bool>>,
+    /// What each was told last, unless that was nothing.
+    told: BTreeMap<ActorKey, Vec<String>>,
+}
+
+/// What one says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Claim {
+    /// The scale set that it has, if any.
+    pub identity: Option<String>,
+    /// Whether it is being deleted: one that goes is in nobody's way, and leaves the scale set
+    /// to those that stay.
+    pub going: bool,
+}
+
+/// Who is to be told, and the others that have the same scale set and stay.
+pub type News = (ActorKey, Vec<String>);
+
+impl Sharing {
+    /// Takes in what one says of itself. Who shares a scale set is told again each time it
+    /// speaks: it may have been started anew.
+    pub fn heard(&mut self, key: &ActorKey, claim: Claim) -> Vec<News> {
+        let before = self.known.get(key).cloned().unwrap_or_default();
+        if before == claim {
+            let told = self.told.get(key).cloned();
+            return told
+                .map(|others| (key.clone(), others))
+                .into_iter()
+                .collect();
+        }
+        if let Some(identity) = &before.identity
+            && let Some(members) = self.members.get_mut(identity)
+        {
+            members.remove(key);
+            if members.is_empty() {
+                self.members.remove(identity);
+            }
+        }
+        match &claim.identity {
+            Some(identity) => {
+                let members = self.members.entry(identity.clone()).or_default();
+                members.insert(key.clone(), claim.going);
+                self.known.insert(key.clone(), claim.clone());
+            }
+            None => {
+                self.known.remove(key);
+            }
+        }
+        let affected = [before.identity, claim.identity].into_iter().flatten();
+        let mut current = BTreeMap::from([(key.clone(), Vec::new())]);
+        for identity in affected {
+            current.extend(self.others_in(&identity));
+        }
+        current.retain(|member, others| self.is_news(member, others));
+        current.into_iter().collect()
+    }
+
+    /// For each that has the scale set, the others that have it and stay.
+    fn others_in(&self, identity: &str) -> Vec<News> {
+        let Some(members) = self.members.get(identity) else {
+            return Vec::new();
+        };
+        let others = |key: &ActorKey| {
+            let stay = members
+                .iter()
+                .filter(|(other, going)| !**going && *other != key);
+            let names = stay.map(|(other, _)| format!("{}/{}", other.namespace, other.name));
+            names.collect()
+        };
+        members
+            .keys()
+            .map(|key| (key.clone(), others(key)))
+            .collect()
+    }
+
+    fn is_news(&mut self, key: &ActorKey, others: &[String]) -> bool {
+        let before = self.told.remove(key).unwrap_or_default();
+        if !others.is_empty() {
+            self.told.insert(key.clone(), others.to_vec());
+        }
+        before != others
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::actors::router::ActorKind;
+
+    fn says(sharing: &mut Sharing, name: &str, identity: Option<&str>, going: bool) -> Vec<String> {
+        let key = ActorKey::new(ActorKind::ScaleSet, format!("team-{name}"), name);
+        let identity = identity.map(str::to_owned);
+        let news = sharing.heard(&key, Claim { identity, going });
+        let lines = news.into_iter().map(|(key, others)| {
+            let others = others.join(" ");
+            format!("{}: {others}", key.name)
+        });
+        lines.collect()
+    }
+
+    #[test]
+    fn who_has_a_scale_set_alone_is_told_nothing() {
+        let mut sharing = Sharing::default();
+        for (name, identity, going) in [
+            ("a", None, false),
+            ("a", Some("acme 7"), false),
+            ("b", Some("acme 8"), false),
+            ("a", Some("acme 7"), false),
+            ("a", Some("acme 9"), false),
+            ("a", Some("acme 9"), true),
+            ("a", None, true),
+        ] {
+            let told = says(&mut sharing, name, identity, going);
+            assert_eq!(told, Vec::<String>::new(), "{name} {identity:?}");
+        }
+    }
+
+    #[test]
+    fn all_that_share_one_are_told_of_each_other_and_of_the_end() {
+        let mut sharing = Sharing::default();
+        let mut has = |name: &str, identity| says(&mut sharing, name, identity, false);
+        has("a", Some("acme 7"));
+        assert_eq!(has("b", Some("acme 7")), ["a: team-b/b", "b: team-a/a"]);
+        let all = [
+            "a: team-b/b team-c/c",
+            "b: team-a/a team-c/c",
+            "c: team-a/a team-b/b",
+        ];
+        assert_eq!(has("c", Some("acme 7")), all);
+        // started anew
+        assert_eq!(has("b", Some("acme 7")), ["b: team-a/a team-c/c"]);
+        assert_eq!(has("a", None), ["a: ", "b: team-c/c", "c: team-b/b"]);
+        assert_eq!(has("c", Some("acme 8")), ["b: ", "c: "]);
+        assert!(has("b", None).is_empty());
+    }
+
+    #[test]
+    fn one_that_goes_is_in_nobodys_way_and_knows_who_stays() {
+        let mut sharing = Sharing::default();
+        let mut says = |name: &str, going| says(&mut sharing, name, Some("acme 7"), going);
+        says("a", false);
+        says("b", false);
+        assert_eq!(says("b", true), ["a: "]);
+        assert_eq!(says("b", true), ["b: team-a/a"]);
+        // when all go, the last one takes the scale set along
+        assert_eq!(says("a", true), ["b: "]);
+    }
+}

@@ -1,0 +1,332 @@
+//! The scale set in the Actions service: found, created, kept equal to what the spec says, and
+//! registered again when the service has lost it.
+//!
+//! What was learned is written into annotations; they are what counts after a restart.
+
+use serde_json::json;
+
+use super::conditions::Finding;
+use super::record::{
+    Wanted, differs, group_name, has_moved, lacks_place, place, recorded, same_labels, wanted,
+};
+use super::registration::{Registered, is_for_a_person, reason_of};
+use super::state::ScaleSetMachine;
+use super::step::Step;
+use super::vocabulary::ScaleSetTag;
+use crate::api::AutoscalingRunnerSet;
+use crate::api::constants::annotations;
+use crate::messages::{
+    ActionsAnswer, ActionsCall, ActionsError, ActionsRequest, EventSeverity, KubeObject,
+    KubeRequest, ListenerCommand, RunnerScaleSet,
+};
+use crate::resources::{metadata_patch, tenant_of_set, url_labels};
+
+/// Id of the default runner group.
+const DEFAULT_GROUP: i64 = 1;
+/// Reason for a scale set that more than one AutoscalingRunnerSet has.
+const SHARED: &str = "ScaleSetShared";
+
+impl ScaleSetMachine {
+    /// Brings the registration forward by one call or patch. Answers with the scale set that
+    /// the annotations name, once they name a usable one. `no_listener` says that a listener
+    /// is about to be created.
+    pub(super) fn register(
+        &mut self,
+        ars: &AutoscalingRunnerSet,
+        no_listener: bool,
+        step: &mut Step,
+    ) -> Option<Registered> {
+        self.registration.follow(&tenant_of_set(ars));
+        let registered = self.bring_forward(ars, no_listener, step);
+        step.findings.registered = self.registration_finding(ars, registered.is_some());
+        self.announce_registration_error(ars, step);
+        self.announce_sharing(ars, step);
+        registered
+    }
+
+    fn bring_forward(
+        &mut self,
+        ars: &AutoscalingRunnerSet,
+        no_listener: bool,
+        step: &mut Step,
+    ) -> Option<Registered> {
+        let recorded = recorded(ars);
+        let wanted = wanted(ars);
+        if self.registration.unrecorded {
+            self.record(ars, step);
+        }
+        let moved = has_moved(ars);
+        if moved && let Some(id) = recorded.id {
+            let message = format!(
+                "the config URL has changed: the scale set with id {id} stays behind at the old \
+                 one, delete it there"
+            );
+            self.announce(ars, EventSeverity::Warning, "ScaleSetLeft", message, step);
+        }
+        let usable = |id: &i64| !moved && !self.registration.is_outdated(*id);
+        let id = recorded.id.filter(usable);
+        let Some(id) = id else {
+            if !self.registration.unrecorded {
+                self.find_or_create(ars, &wanted, step);
+            }
+            return None;
+        };
+        if self
+            .registration
+            .known
+            .as_ref()
+            .is_some_and(|known| known.id != id)
+            && !self.registration.unrecorded
+        {
+            // somebody has put another id there
+            self.registration.known = None;
+            self.registration.confirmed = false;
+            self.registration.compared = None;
+        }
+        if lacks_place(ars) {
+            self.write_place(ars, step);
+        }
+        let generation = ars.metadata.generation.unwrap_or(0);
+        let observed = ars
+            .status
+            .as_ref()
+            .and_then(|status| status.observed_generation);
+        let news = generation > observed.unwrap_or(0) || differs(&recorded, &wanted);
+        let to_compare = news && self.registration.compared != Some(generation);
+        let to_confirm = no_listener && !self.registration.confirmed;
+        if to_compare || to_confirm {
+            self.compare(ars, id, &wanted, generation, step);
+        }
+        Some(Registered {
+            id,
+            confirmed: self.registration.confirmed,
+            settled: (!news || self.registration.compared == Some(generation))
+                && !self.registration.unrecorded,
+        })
+    }
+
+    /// Looks at the scale set in the service, and changes it there if it differs.
+    fn compare(
+        &mut self,
+        ars: &AutoscalingRunnerSet,
+        id: i64,
+        wanted: &Wanted,
+        generation: i64,
+        step: &mut Step,
+    ) {
+        let known = self.registration.known.clone();
+        let Some(known) = known.filter(|_| self.registration.confirmed) else {
+            self.call(ars, ActionsCall::GetScaleSet { id }, step);
+            return;
+        };
+        if self.registration.compared == Some(generation) {
+            return;
+        }
+        let Some(group_id) = self.group_id(ars, wanted, Some(&known), step) else {
+            return;
+        };
+        let same = known.name.eq_ignore_ascii_case(&wanted.name)
+            && known.group_id == group_id
+            && same_labels(&known.labels, &wanted.labels);
+        if same {
+            self.registration.compared = Some(generation);
+            let recorded = recorded(ars);
+            self.registration.unrecorded |= recorded.name != known.name
+                || recorded.group != group_name(&known, &ars.spec.runner_group);
+            if self.registration.unrecorded {
+                self.record(ars, step);
+            }
+            return;
+        }
+        let call = ActionsCall::UpdateScaleSet {
+            id,
+            name: wanted.name.clone(),
+            group_id,
+            labels: wanted.labels.clone(),
+        };
+        if self.call(ars, call, step) {
+            self.registration.told = Some(generation);
+        }
+    }
+
+    fn find_or_create(&mut self, ars: &AutoscalingRunnerSet, wanted: &Wanted, step: &mut Step) {
+        let Some(group_id) = self.group_id(ars, wanted, None, step) else {
+            return;
+        };
+        let place = (group_id, wanted.name.clone());
+        let call = if self.registration.nothing_at.as_ref() == Some(&place) {
+            ActionsCall::CreateScaleSet {
+                name: wanted.name.clone(),
+                group_id,
+                labels: wanted.labels.clone(),
+            }
+        } else {
+            let (group_id, name) = place;
+            ActionsCall::FindScaleSet { group_id, name }
+        };
+        self.call(ars, call, step);
+    }
+
+    /// Id of the wanted group, if it is known or needs no question.
+    fn group_id(
+        &mut self,
+        ars: &AutoscalingRunnerSet,
+        wanted: &Wanted,
+        known: Option<&RunnerScaleSet>,
+        step: &mut Step,
+    ) -> Option<i64> {
+        if wanted.group.is_empty() {
+            return Some(DEFAULT_GROUP);
+        }
+        let at_hand = known.map(|set| (&set.group_name, set.group_id));
+        let looked_up = self.registration.group.as_ref();
+        let found = at_hand
+            .into_iter()
+            .chain(looked_up.map(|(name, id)| (name, *id)))
+            .find(|(name, _)| name.eq_ignore_ascii_case(&wanted.group))
+            .map(|(_, id)| id);
+        if found.is_none() {
+            let name = wanted.group.clone();
+            self.call(ars, ActionsCall::GetRunnerGroup { name }, step);
+        }
+        found
+    }
+
+    /// Sends a call, unless one is in flight or a back-off runs. Says whether it was sent.
+    fn call(&mut self, ars: &AutoscalingRunnerSet, call: ActionsCall, step: &mut Step) -> bool {
+        let registration = &mut self.registration;
+        if registration.in_flight.is_some() {
+            return false;
+        }
+        if let Some(time) = registration.not_before.filter(|time| *time > step.now) {
+            step.wake.at(time);
+            return false;
+        }
+        registration.calls += 1;
+        registration.in_flight = Some(call.clone());
+        let tag = ScaleSetTag::Registration(registration.calls);
+        let tenant = tenant_of_set(ars);
+        step.call(tag, ActionsRequest { tenant, call });
+        true
+    }
+
+    /// Writes what the service said into the annotations, and the labels of the URL beside it.
+    fn record(&mut self, ars: &AutoscalingRunnerSet, step: &mut Step) {
+        let Some(known) = self.registration.known.clone() else {
+            self.registration.unrecorded = false;
+            return;
+        };
+        let group = group_name(&known, &ars.spec.runner_group);
+        let mut desired = ars.metadata.clone();
+        desired.labels = Some(url_labels(&ars.spec.github_config_url));
+        desired.annotations = Some(
+            [
+                (annotations::RUNNER_SCALE_SET_ID, known.id.to_string()),
+                (annotations::RUNNER_SCALE_SET_NAME, known.name.clone()),
+                (annotations::RUNNER_GROUP_NAME, group.clone()),
+                (annotations::CONFIG_URL, place(ars)),
+            ]
+            .map(|(key, value)| (key.to_owned(), value))
+            .into(),
+        );
+        let Some(body) = metadata_patch(&ars.metadata, &desired) else {
+            self.registration.unrecorded = false;
+            let message = format!(
+                "scale set \"{}\" has id {} in runner group \"{group}\"",
+                known.name, known.id
+            );
+            self.announce(ars, EventSeverity::Normal, "Registered", message, step);
+            return;
+        };
+        self.send_scale_set(step, body.to_string(), || {
+            KubeRequest::patch(ars.reference(), body)
+        });
+    }
+
+    /// Writes down where a scale set is that an older controller has registered.
+    fn write_place(&mut self, ars: &AutoscalingRunnerSet, step: &mut Step) {
+        let body =
+            json!({ "metadata": { "annotations": { annotations::CONFIG_URL: place(ars) } } });
+        self.send_scale_set(step, body.to_string(), || {
+            KubeRequest::patch(ars.reference(), body)
+        });
+    }
+
+    /// Says that another AutoscalingRunnerSet has the same scale set: only one listener can
+    /// have its session, so that the other set takes no job.
+    fn announce_sharing(&mut self, ars: &AutoscalingRunnerSet, step: &mut Step) {
+        match self.sharing() {
+            Some(message) => {
+                self.announce(ars, EventSeverity::Warning, SHARED, message, step);
+            }
+            None => self.settle(SHARED),
+        }
+    }
+
+    fn sharing(&self) -> Option<String> {
+        let others = self.shared_with.as_slice();
+        (!others.is_empty()).then(|| {
+            format!(
+                "the scale set is shared with {}: only one of them can take its jobs; give each \
+                 its own runnerScaleSetName or runnerGroup",
+                others.join(", ")
+            )
+        })
+    }
+
+    fn registration_finding(&self, ars: &AutoscalingRunnerSet, usable: bool) -> Finding {
+        match &self.registration.error {
+            // the service having a bad time does not undo a registration
+            Some(error) if !usable || is_for_a_person(error.kind) => {
+                Finding::fails(reason_of(error.kind), &error.message)
+            }
+            _ if usable => {
+                let recorded = recorded(ars);
+                let (id, name, group) = (recorded.id.unwrap_or(0), recorded.name, recorded.group);
+                let message =
+                    format!("scale set \"{name}\" has id {id} in runner group \"{group}\"");
+                match self.sharing() {
+                    Some(sharing) => Finding::holds(SHARED, format!("{message}; {sharing}")),
+                    None => Finding::holds("Registered", message),
+                }
+            }
+            _ => Finding::fails("Registering", "the scale set is being registered"),
+        }
+    }
+
+    fn announce_registration_error(&mut self, ars: &AutoscalingRunnerSet, step: &mut Step) {
+        const TOPIC: &str = "RegistrationFailed";
+        let Some(error) = self.registration.error.clone() else {
+            self.settle(TOPIC);
+            for reason in [
+                "CredentialsUnusable",
+                "CredentialsRefused",
+                "ConfigInvalid",
+                "GroupNotFound",
+            ] {
+                self.settle(reason);
+            }
+            return;
+        };
+        // messages of a service that is out of order differ each time
+        let is_news = is_for_a_person(error.kind) || self.registration.failures == 1;
+        if is_news {
+            let reason = reason_of(error.kind);
+            self.announce(ars, EventSeverity::Warning, reason, error.message, step);
+        }
+    }
+
+    /// Takes in the end of a call.
+    pub(super) fn registration_answered(
+        &mut self,
+        number: u64,
+        result: Result<ActionsAnswer, ActionsError>,
+        step: &mut Step,
+    ) {
+        let who = format!("{}/{}", self.namespace, self.name);
+        let mended = self.registration.answered(step.now, number, result, &who);
+        if mended {
+            self.tell_listeners(&ListenerCommand::RefreshSources, step);
+        }
+    }
+}
