@@ -56,8 +56,13 @@ pub struct Registration {
     compared: Option<i64>,
     /// Generation whose wishes the service was last told.
     told: Option<i64>,
-    /// The service has shown the scale set since the last listener was created.
+    /// The service has shown the scale set since the last listener was created or ended for want
+    /// of it.
     confirmed: bool,
+    /// The pod of the last listener that ended for want of the scale set.
+    missed_by: Option<String>,
+    /// Since then the service has not said whether it knows the scale set.
+    missed: bool,
 }
 
 /// What the rest may rely on.
@@ -100,6 +105,16 @@ impl Registration {
     /// A listener was created with the scale set; before the next one it is looked at again.
     pub const fn used(&mut self) {
         self.confirmed = false;
+    }
+
+    /// The listener in that pod has ended since the service does not know the scale set: before
+    /// the next one it is looked at again.
+    pub fn missed(&mut self, pod: &str) {
+        if self.missed_by.as_deref() != Some(pod) {
+            self.missed_by = Some(pod.to_owned());
+            self.missed = true;
+            self.confirmed = false;
+        }
     }
 
     /// Whether a call is in flight.
@@ -199,6 +214,7 @@ impl Registration {
     fn know(&mut self, set: RunnerScaleSet) {
         self.known = Some(set);
         self.confirmed = true;
+        self.missed = false;
     }
 
     fn lose(&mut self, id: i64) {
@@ -206,6 +222,7 @@ impl Registration {
         self.known = None;
         self.unrecorded = false;
         self.confirmed = false;
+        self.missed = false;
         self.compared = None;
     }
 
@@ -289,6 +306,13 @@ impl ScaleSetMachine {
             );
             self.announce(ars, EventSeverity::Warning, "ScaleSetLeft", message, step);
         }
+        if let Some(id) = recorded.id.filter(|id| self.registration.lost == Some(*id)) {
+            let message = format!(
+                "the Actions service does not know the scale set with id {id} any more: it is \
+                 registered again"
+            );
+            self.announce(ars, EventSeverity::Warning, "ScaleSetLost", message, step);
+        }
         let usable = |id: &i64| !moved && !self.registration.is_outdated(*id);
         let id = recorded.id.filter(usable);
         let Some(id) = id else {
@@ -316,7 +340,8 @@ impl ScaleSetMachine {
             .and_then(|status| status.observed_generation);
         let news = generation > observed.unwrap_or(0) || differs(&recorded, &wanted);
         let to_compare = news && self.registration.compared != Some(generation);
-        let to_confirm = no_listener && !self.registration.confirmed;
+        let to_confirm =
+            (no_listener || self.registration.missed) && !self.registration.confirmed;
         if to_compare || to_confirm {
             self.compare(ars, id, &wanted, generation, step);
         }
