@@ -251,9 +251,7 @@ impl Hands {
             }
             Task::Acquire(requests) => Outcome::Acquired(match &self.session {
                 Some(session) => {
-                    let acquired = self
-                        .client
-                        .acquire_jobs(self.scale_set, session, &requests);
+                    let acquired = self.client.acquire_jobs(self.scale_set, session, &requests);
                     answered(ACQUIRING, acquired).await
                 }
                 None => Err(no_session()),

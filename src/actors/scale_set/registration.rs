@@ -340,8 +340,7 @@ impl ScaleSetMachine {
             .and_then(|status| status.observed_generation);
         let news = generation > observed.unwrap_or(0) || differs(&recorded, &wanted);
         let to_compare = news && self.registration.compared != Some(generation);
-        let to_confirm =
-            (no_listener || self.registration.missed) && !self.registration.confirmed;
+        let to_confirm = (no_listener || self.registration.missed) && !self.registration.confirmed;
         if to_compare || to_confirm {
             self.compare(ars, id, &wanted, generation, step);
         }
