@@ -4,6 +4,9 @@
 #[path = "../listener/stage.rs"]
 #[allow(dead_code, reason = "the stage serves another file too")]
 mod stage;
+#[path = "../listener/wire.rs"]
+#[allow(dead_code, reason = "the stage serves another file too")]
+mod wire;
 
 use std::sync::{Arc, Mutex};
 
