@@ -252,12 +252,12 @@ async fn an_acquisition_that_never_works_does_not_hold_up_the_target() {
         faults.always("acquire_jobs", fault.clone());
         let offered = job_element("JobAvailable", 61, "");
         faults.next("get_message", message(900, 4, &[offered]));
+        let before = stage.requests("patch", "ephemeralrunnersets");
         until("the message is there", || {
             stage.logged("get_message -> 200, replaced") == 1
         })
         .await;
         let began = Instant::now();
-        let before = stage.requests("patch", "ephemeralrunnersets");
         // another one where a refreshed session tells of no jobs
         until("a target is published", || {
             stage.requests("patch", "ephemeralrunnersets") > before
