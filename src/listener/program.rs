@@ -24,10 +24,13 @@ use crate::clock::Clock;
 
 /// How long the deletion of the session may take at the end.
 const CLOSING: Duration = Duration::from_secs(15);
-/// How long one try to acquire jobs may take, and one to write what happened on runners: the
-/// target is published after them.
+/// How long one try may take, with the repetitions that the client makes by itself. What is done
+/// for a message holds up the target or the next poll, and what has no answer for longer than
+/// [`super::health::LIVENESS_LIMIT`] would look dead.
+const OPENING: Duration = Duration::from_secs(120);
 const ACQUIRING: Duration = Duration::from_secs(20);
-const RECORDING: Duration = Duration::from_secs(45);
+const RECORDING: Duration = Duration::from_secs(30);
+const ACKNOWLEDGING: Duration = Duration::from_secs(30);
 
 /// What the program finds around it.
 pub struct ListenerEnv {
@@ -166,7 +169,10 @@ pub async fn run(
                 }
             }
         };
-        if matches!(outcome, Outcome::Polled(..) | Outcome::Opened(_)) {
+        if matches!(
+            outcome,
+            Outcome::Polled(..) | Outcome::Opened(_) | Outcome::Refreshed(_)
+        ) {
             health.turned();
         }
         step = session.step(began.elapsed(), outcome);
@@ -234,8 +240,9 @@ impl Hands {
                 if let Err(failure) = self.close().await {
                     tracing::debug!(error = %failure, "the session before is gone");
                 }
-                let opened = self.client.open_session(self.scale_set, &self.owner).await;
-                Outcome::Opened(self.keep(opened))
+                let opened = self.client.open_session(self.scale_set, &self.owner);
+                let opened = answered(OPENING, opened).await;
+                Outcome::Opened(opened.map(|session| self.keep(session)))
             }
             Task::Refresh => Outcome::Refreshed(self.refresh().await),
             Task::Publish(publication) => {
@@ -265,11 +272,9 @@ impl Hands {
                 )
             }
             Task::Acknowledge(id) => Outcome::Acknowledged(match &self.session {
-                Some(session) => self
-                    .client
-                    .delete_message(session, id)
-                    .await
-                    .map_err(Failure::from),
+                Some(session) => {
+                    answered(ACKNOWLEDGING, self.client.delete_message(session, id)).await
+                }
                 None => Err(no_session()),
             }),
             Task::Wait(duration) => {
@@ -282,25 +287,17 @@ impl Hands {
         }
     }
 
-    fn keep(
-        &mut self,
-        result: Result<actions::Session, actions::Error>,
-    ) -> Result<Option<actions::Statistics>, Failure> {
-        let session = result?;
-        let statistics = session.statistics;
-        self.session = Some(session);
-        Ok(statistics)
+    fn keep(&mut self, session: actions::Session) -> Option<actions::Statistics> {
+        self.session.insert(session).statistics
     }
 
     async fn refresh(&mut self) -> Result<Option<actions::Statistics>, Failure> {
         let Some(session) = &self.session else {
             return Err(no_session());
         };
-        let refreshed = self
-            .client
-            .refresh_session(self.scale_set, &session.id)
-            .await;
-        self.keep(refreshed)
+        let refreshed = self.client.refresh_session(self.scale_set, &session.id);
+        let refreshed = answered(OPENING, refreshed).await?;
+        Ok(self.keep(refreshed))
     }
 
     async fn close(&mut self) -> Result<(), Failure> {

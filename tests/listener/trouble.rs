@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use impresario::simulation::actions_service::JobSpec;
+use impresario::simulation::actions_service::{Fault, JobSpec, Outcome, Refusal};
 use impresario::simulation::api_server::faults::Interceptor;
 use secrecy::ExposeSecret;
+use tokio::time::sleep;
 
 use crate::stage::{
     Down, NAMESPACE, SCALE_SET, Setting, Stage, TOKEN, job_element, minutes, until,
@@ -91,4 +93,53 @@ async fn two_runs_are_the_same() {
     assert!(logs[0].0.len() > 20 && logs[0].1.len() > 20);
     assert_eq!(logs[0], logs[1]);
     assert!(logs[0].0.iter().any(|line| line.contains(NAMESPACE)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_is_out_of_order_in_any_way_does_not_make_it_look_dead() {
+    let calls = [
+        "create_registration_token",
+        "register",
+        "open_session",
+        "refresh_session",
+        "get_message",
+        "delete_session",
+    ];
+    for fault in [
+        Fault::from(Outcome::Hang),
+        Refusal::new(503, "", "down")
+            .header("retry-after", "30")
+            .into(),
+        Refusal::new(429, "", "slow down")
+            .header("retry-after", "3600")
+            .into(),
+        Refusal::new(403, "", "rate limit")
+            .header("x-ratelimit-remaining", "0")
+            .header("x-ratelimit-reset", "1772604000")
+            .into(),
+        Refusal::new(403, "", "no").into(),
+        Outcome::Unreachable.into(),
+        Outcome::LoseAnswer.into(),
+    ] {
+        let stage = Stage::new().await;
+        let listener = stage.listen("listener-a", 0, 10);
+        minutes(2).await;
+        for call in calls {
+            stage.service.faults().always(call, fault.clone());
+        }
+        stage.service.expire_tenant_tokens();
+        stage.service.drop_sessions();
+        for seconds in (0..3600).step_by(10) {
+            sleep(Duration::from_secs(10)).await;
+            let live = listener.health.live();
+            assert_eq!(live, Ok(()), "{fault:?} after {seconds} s");
+        }
+        for call in calls {
+            stage.service.faults().clear(call);
+        }
+        minutes(10).await;
+        stage.service.queue_job(JobSpec::on(SCALE_SET));
+        until("it listens again", || stage.target().0 == 1).await;
+        listener.terminate().await.unwrap();
+    }
 }

@@ -51,6 +51,7 @@ impl Wire {
         polls.last().cloned().expect("a poll")
     }
 
+    #[allow(dead_code, reason = "another test uses it")]
     /// Everything that authorized a request, and every token in an answer.
     pub fn secrets(&self) -> BTreeSet<String> {
         self.books.secrets.lock().unwrap().clone()
