@@ -31,8 +31,11 @@ const MOST_PUT_OFF: usize = 1_000;
 const ACKNOWLEDGEMENTS: u32 = 3;
 /// How many ids of finished messages are remembered.
 const REMEMBERED: usize = 256;
-/// A poll that brings nothing sooner than this was not held by the service.
+/// A poll that brings nothing sooner than this was not held by the service, or by something on
+/// the way to it. After some of them in a row it is not asked more often than every so many
+/// seconds: news come later then, but each poll costs a write.
 const HELD: Duration = Duration::from_secs(1);
+const LONGEST_UNHELD: Duration = Duration::from_secs(10);
 /// Longest wait that the other side can ask for. Polls must end more often than the liveness
 /// limit.
 const LONGEST_ASKED: Duration = Duration::from_secs(120);
@@ -69,6 +72,8 @@ pub(super) struct Session {
     failures: u32,
     wait: Option<Duration>,
     pause_before_poll: Option<Duration>,
+    /// Polls in a row that brought nothing at once.
+    unheld: u32,
     /// When to end, once it is told to.
     end_by: Option<Duration>,
     closed: bool,
@@ -98,6 +103,7 @@ impl Session {
             failures: 0,
             wait: None,
             pause_before_poll: None,
+            unheld: 0,
             end_by: None,
             closed: false,
             fatal: None,
@@ -360,9 +366,7 @@ impl Session {
                 self.fresh = false;
                 self.failures = 0;
                 self.notes.push(Note::Polled("empty"));
-                if took < HELD {
-                    self.pause_before_poll = Some(HELD);
-                }
+                self.pause_before_poll = self.pause_after(took);
                 self.decide();
             }
             Ok(Polled::Unreadable { status, problem }) => {
@@ -381,6 +385,18 @@ impl Session {
         }
     }
 
+    /// The pause after a poll that brought nothing: 1, 2, 4, 8, 10 s after those that were not
+    /// held.
+    fn pause_after(&mut self, took: Duration) -> Option<Duration> {
+        if took >= HELD {
+            self.unheld = 0;
+            return None;
+        }
+        let pause = (HELD * (1 << self.unheld.min(4))).min(LONGEST_UNHELD);
+        self.unheld = self.unheld.saturating_add(1);
+        Some(pause)
+    }
+
     fn take_message(&mut self, now: Duration, message: Message) {
         if self.handled.contains(&message.id) {
             self.notes.push(Note::Duplicate(message.id));
@@ -390,6 +406,7 @@ impl Session {
             return;
         }
         self.failures = 0;
+        self.unheld = 0;
         self.notes
             .push(Note::Message(message.id, message.jobs.len()));
         self.take_statistics(message.statistics);

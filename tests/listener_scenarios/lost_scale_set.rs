@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Event;
 use kube::ResourceExt;
 
 use crate::stage::manifests::SET;
-use crate::stage::{Stage, play};
+use crate::stage::{Stage, Trouble, play};
 
 const JOB: Duration = Duration::from_secs(20);
 
@@ -92,6 +92,36 @@ fn a_job_that_runs_while_its_scale_set_is_deleted_does_not_keep_it_from_coming_b
         stage.settle().await;
         stage.assert_nothing_left_over_beside_runners().await;
     });
+}
+
+#[test]
+fn a_controller_that_dies_while_it_registers_again_still_registers_once() {
+    for (writes, seed) in (1..).zip(51..55) {
+        for trouble in [Trouble::DeathBefore(writes), Trouble::DeathAfter(writes)] {
+            play(async || {
+                let stage = Stage::whole_without_log(seed).await;
+                stage.settled_fixture(1, 4).await;
+                let old = delete_in_github(&stage).await;
+                stage.warden.plan(trouble);
+                stage.warden.death().await;
+                stage.pass(Duration::from_secs(2)).await;
+                stage.start_controller();
+                stage
+                    .within(Duration::from_secs(300), "it serves jobs", async || {
+                        recorded_id(&stage).await != old && stage.is_settled().await
+                    })
+                    .await;
+                stage.queue_jobs(2, SET, JOB);
+                stage
+                    .until("all jobs are done", async || stage.jobs_done() == 2)
+                    .await;
+                stage.settle().await;
+                assert_eq!(stage.actions.scale_sets().len(), 1);
+                assert_eq!(stage.service()["create_scale_set"], 2);
+                stage.assert_sound();
+            });
+        }
+    }
 }
 
 /// What the service answers for a moment, by calls of both listener and controller.

@@ -537,11 +537,22 @@ fn an_unreadable_answer_publishes_again_and_backs_off() {
 }
 
 #[test]
-fn a_service_that_does_not_hold_polls_is_asked_once_a_second() {
+fn a_service_that_does_not_hold_polls_is_asked_ever_more_slowly() {
     let mut session = polling();
-    session.step(T0, Outcome::Polled(Ok(Polled::None), Duration::ZERO));
+    let unheld = || Outcome::Polled(Ok(Polled::None), Duration::ZERO);
+    let pauses = |session: &mut Session, expected: &[u64]| {
+        for seconds in expected {
+            session.step(T0, unheld());
+            let step = session.step(T0, Outcome::Published(Ok(())));
+            assert_eq!(step.task, Task::Wait(Duration::from_secs(*seconds)));
+            assert_eq!(session.step(T0, Outcome::Waited).task, poll(0));
+        }
+    };
+    pauses(&mut session, &[1, 2, 4, 8, 10, 10]);
+    session.step(T0, empty());
     let step = session.step(T0, Outcome::Published(Ok(())));
-    assert_eq!(step.task, Task::Wait(Duration::from_secs(1)));
+    assert_eq!(step.task, poll(0), "this one was held");
+    pauses(&mut session, &[1, 2]);
 }
 
 #[test]
