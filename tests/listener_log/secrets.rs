@@ -34,7 +34,7 @@ fn forms(secret: &str) -> BTreeSet<String> {
             let encoded = engine.encode(text);
             // what depends on the neighbours does not count
             let first = [0, 2, 3][before];
-            let last = encoded.len() - usize::from((before + secret.len()) % 3 != 0);
+            let last = encoded.len() - usize::from(!(before + secret.len()).is_multiple_of(3));
             forms.insert(encoded[first..last].to_owned());
         }
     }
