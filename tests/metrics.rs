@@ -47,6 +47,11 @@ chooses which of the `gha_*` metrics exist, with which of the labels below and w
 buckets. Without it, all of them exist, with all labels but `job_workflow_ref`,
 `job_workflow_name` and `job_workflow_target`.
 
+What people call jobs, workflows and branches has no end, so the series of a metric about jobs
+have one: when a counter has 2000 of them (a histogram: 500), further ones have `other` for
+`job_name` and the three about the workflow; after as many again, for all that a job brings with
+it. Nothing is lost from the sums. To tell more apart, choose fewer labels.
+
 ";
 
 #[test]

@@ -212,8 +212,10 @@ impl JobDetails {
 }
 
 impl Statistics {
+    /// Reads them. Without the number of assigned jobs, the demand, they are as good as missing.
     pub(crate) fn read(value: &Value) -> Option<Self> {
         let fields = value.as_object()?;
+        fields.get("totalAssignedJobs")?.as_i64()?;
         Some(Self {
             available_jobs: number(fields, "totalAvailableJobs"),
             acquired_jobs: number(fields, "totalAcquiredJobs"),

@@ -8,6 +8,9 @@ pub const VERSION: &str = "v1alpha1";
 /// `apiVersion` of the custom resources.
 pub const API_VERSION: &str = "actions.github.com/v1alpha1";
 
+/// Exit code of a listener whose scale set the Actions service does not know (any more).
+pub const SCALE_SET_GONE_EXIT_CODE: u8 = 44;
+
 /// Finalizers.
 pub mod finalizers {
     /// Held on an AutoscalingRunnerSet by the controller.

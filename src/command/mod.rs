@@ -68,9 +68,15 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
-            ExitCode::FAILURE
+            ExitCode::from(exit_code(&error))
         }
     }
+}
+
+/// A listener tells the controller by its code why it has ended.
+fn exit_code(error: &anyhow::Error) -> u8 {
+    let listener = error.downcast_ref::<crate::listener::ListenerError>();
+    listener.map_or(1, crate::listener::ListenerError::exit_code)
 }
 
 /// Puts the subcommand that the program's name stands for in front of its arguments.
@@ -100,6 +106,16 @@ pub fn install_tls_provider() {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_listener_without_a_scale_set_ends_with_a_code_of_its_own() {
+        let gone = crate::listener::ListenerError::ScaleSetGone {
+            id: 11,
+            problem: "404".to_owned(),
+        };
+        assert_eq!(exit_code(&anyhow::Error::from(gone)), 44);
+        assert_eq!(exit_code(&anyhow::anyhow!("another problem")), 1);
+    }
 
     #[test]
     fn the_name_of_the_program_stands_for_its_command() {

@@ -30,7 +30,9 @@ pub enum FailureKind {
     SessionNotFound,
     /// Another session of the scale set is open.
     SessionConflict,
-    /// The service does not know the scale set, or the API server the object.
+    /// The service does not know the scale set.
+    ScaleSetNotFound,
+    /// The API server does not know the object.
     NotFound,
     /// The API server holds the request to be wrong; it will do so again.
     Invalid,
@@ -52,6 +54,7 @@ impl FailureKind {
             Self::TokenExpired => "token_expired",
             Self::SessionNotFound => "session_not_found",
             Self::SessionConflict => "session_conflict",
+            Self::ScaleSetNotFound => "scale_set_not_found",
             Self::NotFound => "not_found",
             Self::Invalid => "invalid",
             Self::Conflict => "conflict",
@@ -80,11 +83,14 @@ impl From<Error> for Failure {
             ErrorKind::QueueTokenExpired => FailureKind::TokenExpired,
             ErrorKind::SessionNotFound => FailureKind::SessionNotFound,
             ErrorKind::SessionConflict => FailureKind::SessionConflict,
-            ErrorKind::ScaleSetNotFound => FailureKind::NotFound,
+            ErrorKind::ScaleSetNotFound => FailureKind::ScaleSetNotFound,
             ErrorKind::Unavailable => FailureKind::Unavailable,
             // a queue that is not there is one whose session has ended
             _ if error.call == "get_message" && error.status == Some(404) => {
                 FailureKind::SessionNotFound
+            }
+            _ if error.call == "refresh_session" && error.status == Some(409) => {
+                FailureKind::SessionConflict
             }
             _ => FailureKind::Other,
         };

@@ -11,8 +11,9 @@ pub const LIVENESS_LIMIT: Duration = Duration::from_secs(180);
 /// Signs of life of one listener program.
 ///
 /// It is alive while polls end, however they end: when the service is out of order, polls
-/// that fail are what a healthy listener does. An answered attempt to open a session counts
-/// like a poll, since a session that someone else holds is no reason to be restarted.
+/// that fail are what a healthy listener does. An attempt to open or refresh a session that
+/// ended counts like a poll, since a session that someone else holds, or a service that is out
+/// of order, is no reason to be restarted.
 #[derive(Debug)]
 pub struct Health(Mutex<State>);
 

@@ -2,28 +2,23 @@
 //! and a few of our own about the program itself.
 
 mod choice;
+mod family;
 mod label;
 mod own;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, PoisonError};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use prometheus::core::Collector;
 use prometheus::{Gauge, GaugeVec, HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry};
 
 use self::choice::Chooser;
+use self::family::Family;
 use self::label::{COMPLETED_LABELS, Label, SCALE_SET_LABELS, STARTED_LABELS, WORKFLOW_LABELS};
 use self::own::Own;
 use crate::actions::{JobDetails, Observer, Statistics};
 use crate::api::{ConfigUrl, ListenerConfig};
 use crate::clock::Timestamp;
-
-/// Most series of one metric. Job and workflow names come from outside and have no end; past
-/// this limit they are counted as [`OTHER`].
-const MOST_SERIES: usize = 2_000;
-/// Label value that stands for names past the limit.
-const OTHER: &str = "other";
 
 const GAUGES: [(&str, &str); 8] = [
     (
@@ -60,39 +55,6 @@ const EXECUTION: (&str, &str) = (
     "gha_job_execution_duration_seconds",
     "Time from a job's assignment to a runner to its end.",
 );
-
-/// A metric about jobs, with the labels chosen for it.
-struct Family<V> {
-    metric: V,
-    labels: Vec<Label>,
-    seen: Mutex<BTreeSet<Vec<String>>>,
-}
-
-impl<V> Family<V> {
-    /// The label values of this job.
-    fn values(&self, job: &JobDetails, enterprise: &str) -> Vec<String> {
-        let mut values: Vec<String> = self
-            .labels
-            .iter()
-            .map(|label| label.value(job, enterprise))
-            .collect();
-        // the set is sound after a panic elsewhere
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        if seen.contains(&values) {
-            return values;
-        }
-        if seen.len() < MOST_SERIES {
-            seen.insert(values.clone());
-        } else {
-            for (label, value) in self.labels.iter().zip(&mut values) {
-                if label.is_unbounded() {
-                    OTHER.clone_into(value);
-                }
-            }
-        }
-        values
-    }
-}
 
 /// All metrics of one listener program.
 pub struct ListenerMetrics {
@@ -309,11 +271,7 @@ fn counter(
         return Ok(None);
     };
     let metric = IntCounterVec::new(Opts::new(name, help), &names(&labels))?;
-    Ok(Some(Family {
-        metric: register(registry, metric)?,
-        labels,
-        seen: Mutex::default(),
-    }))
+    Ok(Some(Family::new(register(registry, metric)?, labels)))
 }
 
 fn histogram(
@@ -326,11 +284,8 @@ fn histogram(
         return Ok(None);
     };
     let options = HistogramOpts::new(name, help).buckets(buckets);
-    Ok(Some(Family {
-        metric: register(registry, HistogramVec::new(options, &names(&labels))?)?,
-        labels,
-        seen: Mutex::default(),
-    }))
+    let metric = HistogramVec::new(options, &names(&labels))?;
+    Ok(Some(Family::new(register(registry, metric)?, labels)))
 }
 
 #[cfg(test)]

@@ -9,17 +9,36 @@ use super::session::{Note, Record};
 
 pub(super) struct Narrator {
     metrics: Arc<ListenerMetrics>,
+    /// Under which name this program opens sessions.
+    owner: String,
 }
 
 impl Narrator {
-    pub(super) const fn new(metrics: Arc<ListenerMetrics>) -> Self {
-        Self { metrics }
+    pub(super) const fn new(metrics: Arc<ListenerMetrics>, owner: String) -> Self {
+        Self { metrics, owner }
     }
 
     pub(super) fn tell(&self, notes: Vec<Note>) {
         for note in notes {
             self.count(&note);
-            log(&note);
+            match &note {
+                Note::Held(failure) => tracing::warn!(
+                    error = %failure,
+                    hint = self.hint_of_held(failure),
+                    "another session of this scale set is open; waiting for it to end"
+                ),
+                note => log(note),
+            }
+        }
+    }
+
+    /// The service names the holder. A pod made again has the name of the one before.
+    fn hint_of_held(&self, failure: &Failure) -> &'static str {
+        if !self.owner.is_empty() && failure.message.contains(&self.owner) {
+            "it is that of an earlier run of this listener, which could not close it; the service \
+             ends it by itself"
+        } else {
+            "the holder is named in the error; should it be a listener that is not to run, stop it"
         }
     }
 
@@ -48,11 +67,10 @@ impl Narrator {
 fn log(note: &Note) {
     match note {
         Note::SessionOpened => tracing::info!("message session opened"),
-        Note::SessionLost => {
-            tracing::warn!(
-                "the service does not know the message session any more, opening another"
-            );
+        Note::SessionLost(failure) => {
+            tracing::warn!(error = %failure, "the message session is lost, opening another");
         }
+        Note::NotAcquired(count) => tracing::debug!(count, "jobs on offer have gone to others"),
         Note::SessionClosed => tracing::info!("message session deleted"),
         Note::Statistics(statistics) => tracing::debug!(?statistics, "statistics"),
         Note::Desired(publication) => tracing::debug!(
@@ -68,8 +86,8 @@ fn log(note: &Note) {
         Note::Duplicate(id) => {
             tracing::debug!(id, "message was handled before, acknowledging it again");
         }
-        // counted only
-        Note::Part(_) => {}
+        // counted only, and told by the caller
+        Note::Part(_) | Note::Held(_) => {}
         Note::Unknown(message_type) => {
             tracing::warn!(
                 message_type,
@@ -108,10 +126,6 @@ fn log(note: &Note) {
         Note::Failed(operation, failure) => {
             tracing::warn!(operation, error = %failure, hint = hint(operation, failure), "failed");
         }
-        Note::Held(failure) => tracing::warn!(
-            error = %failure,
-            "another session of this scale set is open; waiting for it to end"
-        ),
         Note::PutOff(records) => tracing::warn!(
             records,
             "runners could not be written for a minute; going on, and trying again after each poll"
@@ -135,9 +149,9 @@ fn hint(operation: &str, failure: &Failure) -> &'static str {
             "GitHub refuses the credentials; check the token or the GitHub App, its permissions \
              and githubConfigUrl"
         }
-        (FailureKind::NotFound, false) => {
-            "the scale set does not exist in GitHub any more; the controller registers it again \
-             and replaces this listener"
+        (FailureKind::ScaleSetNotFound, _) => {
+            "it is asked for a few times more; then this listener ends, and the controller \
+             registers the scale set again"
         }
         _ => "it is tried again",
     }

@@ -19,10 +19,18 @@ use crate::actions::{
     self, Client, ClientOptions, Proxies, TransportOptions, Transports, UserAgent,
 };
 use crate::api::ListenerConfig;
+use crate::api::constants::SCALE_SET_GONE_EXIT_CODE;
 use crate::clock::Clock;
 
 /// How long the deletion of the session may take at the end.
 const CLOSING: Duration = Duration::from_secs(15);
+/// How long one try may take, with the repetitions that the client makes by itself. What is done
+/// for a message holds up the target or the next poll, and what has no answer for longer than
+/// [`super::health::LIVENESS_LIMIT`] would look dead.
+const OPENING: Duration = Duration::from_secs(120);
+const ACQUIRING: Duration = Duration::from_secs(20);
+const RECORDING: Duration = Duration::from_secs(30);
+const ACKNOWLEDGING: Duration = Duration::from_secs(30);
 
 /// What the program finds around it.
 pub struct ListenerEnv {
@@ -56,14 +64,47 @@ pub enum ListenerError {
     /// that is none, say.
     #[error("the listener's configuration cannot be used: {0}")]
     Unusable(String),
+    /// The service has said several times that it does not know the scale set.
+    #[error(
+        "runner_scale_set_id {id}: the scale set does not exist in GitHub any more; the controller \
+         registers it again and replaces this listener: {problem}"
+    )]
+    ScaleSetGone {
+        /// The scale set's id.
+        id: i64,
+        /// What the service said.
+        problem: String,
+    },
+}
+
+impl ListenerError {
+    /// The exit code by which the controller knows what to do.
+    #[must_use]
+    pub const fn exit_code(&self) -> u8 {
+        match self {
+            Self::Config(_) | Self::Unusable(_) => 1,
+            Self::ScaleSetGone { .. } => SCALE_SET_GONE_EXIT_CODE,
+        }
+    }
+
+    fn of(failure: Failure, id: i64) -> Self {
+        match failure.kind {
+            FailureKind::ScaleSetNotFound => Self::ScaleSetGone {
+                id,
+                problem: failure.message,
+            },
+            _ => Self::Unusable(failure.message),
+        }
+    }
 }
 
 /// Listens until `shutdown` ends: then the message in hand is finished and the session
-/// deleted. Nothing that the service or the API server answers ends the program.
+/// deleted. Nothing else that the service or the API server answers ends the program than that
+/// the configuration is of no use.
 ///
 /// # Errors
 ///
-/// When the configuration is not usable.
+/// When the configuration is not usable, or names a scale set that does not exist (any more).
 pub async fn run(
     config: ListenerConfig,
     env: ListenerEnv,
@@ -87,7 +128,7 @@ pub async fn run(
         version = %env.version,
         "listener starts"
     );
-    let narrator = Narrator::new(env.metrics.clone());
+    let narrator = Narrator::new(env.metrics.clone(), env.hostname.clone());
     let health = env.health.clone();
     let mut hands = Hands::new(settings, env)?;
     let mut session = Session::new(min, max, id);
@@ -103,7 +144,7 @@ pub async fn run(
         if let Task::End(reason) = step.task {
             return match reason {
                 None => Ok(()),
-                Some(failure) => Err(ListenerError::Unusable(failure.message)),
+                Some(failure) => Err(ListenerError::of(failure, id)),
             };
         }
         let outcome = {
@@ -128,7 +169,10 @@ pub async fn run(
                 }
             }
         };
-        if matches!(outcome, Outcome::Polled(..) | Outcome::Opened(_)) {
+        if matches!(
+            outcome,
+            Outcome::Polled(..) | Outcome::Opened(_) | Outcome::Refreshed(_)
+        ) {
             health.turned();
         }
         step = session.step(began.elapsed(), outcome);
@@ -196,8 +240,9 @@ impl Hands {
                 if let Err(failure) = self.close().await {
                     tracing::debug!(error = %failure, "the session before is gone");
                 }
-                let opened = self.client.open_session(self.scale_set, &self.owner).await;
-                Outcome::Opened(self.keep(opened))
+                let opened = self.client.open_session(self.scale_set, &self.owner);
+                let opened = answered(OPENING, opened).await;
+                Outcome::Opened(opened.map(|session| self.keep(session)))
             }
             Task::Refresh => Outcome::Refreshed(self.refresh().await),
             Task::Publish(publication) => {
@@ -212,20 +257,24 @@ impl Hands {
                 Outcome::Polled(polled.map_err(Failure::from), began.elapsed())
             }
             Task::Acquire(requests) => Outcome::Acquired(match &self.session {
-                Some(session) => self
-                    .client
-                    .acquire_jobs(self.scale_set, session, &requests)
-                    .await
-                    .map_err(Failure::from),
+                Some(session) => {
+                    let acquired = self.client.acquire_jobs(self.scale_set, session, &requests);
+                    answered(ACQUIRING, acquired).await
+                }
                 None => Err(no_session()),
             }),
-            Task::Record(records) => Outcome::Recorded(self.recorder.record(records).await),
+            Task::Record(records) => {
+                let count = records.len();
+                let recorded = timeout(RECORDING, self.recorder.record(records)).await;
+                // what was written nevertheless is found so at the next try
+                Outcome::Recorded(
+                    recorded.unwrap_or_else(|_| vec![Err(unanswered(RECORDING)); count]),
+                )
+            }
             Task::Acknowledge(id) => Outcome::Acknowledged(match &self.session {
-                Some(session) => self
-                    .client
-                    .delete_message(session, id)
-                    .await
-                    .map_err(Failure::from),
+                Some(session) => {
+                    answered(ACKNOWLEDGING, self.client.delete_message(session, id)).await
+                }
                 None => Err(no_session()),
             }),
             Task::Wait(duration) => {
@@ -238,25 +287,17 @@ impl Hands {
         }
     }
 
-    fn keep(
-        &mut self,
-        result: Result<actions::Session, actions::Error>,
-    ) -> Result<Option<actions::Statistics>, Failure> {
-        let session = result?;
-        let statistics = session.statistics;
-        self.session = Some(session);
-        Ok(statistics)
+    fn keep(&mut self, session: actions::Session) -> Option<actions::Statistics> {
+        self.session.insert(session).statistics
     }
 
     async fn refresh(&mut self) -> Result<Option<actions::Statistics>, Failure> {
         let Some(session) = &self.session else {
             return Err(no_session());
         };
-        let refreshed = self
-            .client
-            .refresh_session(self.scale_set, &session.id)
-            .await;
-        self.keep(refreshed)
+        let refreshed = self.client.refresh_session(self.scale_set, &session.id);
+        let refreshed = answered(OPENING, refreshed).await?;
+        Ok(self.keep(refreshed))
     }
 
     async fn close(&mut self) -> Result<(), Failure> {
@@ -264,14 +305,26 @@ impl Hands {
             return Ok(());
         };
         let deleted = self.client.delete_session(self.scale_set, &session.id);
-        match timeout(CLOSING, deleted).await {
-            Ok(result) => result.map_err(Failure::from),
-            Err(_) => Err(Failure::new(
-                FailureKind::Unavailable,
-                format!("no answer within {} s", CLOSING.as_secs()),
-            )),
-        }
+        answered(CLOSING, deleted).await
     }
+}
+
+/// The call's answer, if it comes in time.
+async fn answered<T>(
+    limit: Duration,
+    call: impl Future<Output = Result<T, actions::Error>>,
+) -> Result<T, Failure> {
+    match timeout(limit, call).await {
+        Ok(result) => result.map_err(Failure::from),
+        Err(_) => Err(unanswered(limit)),
+    }
+}
+
+fn unanswered(limit: Duration) -> Failure {
+    Failure::new(
+        FailureKind::Unavailable,
+        format!("no answer within {} s", limit.as_secs()),
+    )
 }
 
 /// Asks for a new one; the state machine does not let it come to this.

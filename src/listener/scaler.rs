@@ -64,12 +64,15 @@ impl Scaler {
         }
     }
 
-    /// Takes the number of jobs assigned to the scale set, running or waiting.
-    pub const fn demand(&mut self, assigned: i64) {
-        if assigned != self.assigned {
+    /// Takes the number of jobs assigned to the scale set, running or waiting. Answers whether
+    /// it is another than before.
+    pub const fn demand(&mut self, assigned: i64) -> bool {
+        let changed = assigned != self.assigned;
+        if changed {
             self.assigned = assigned;
             self.eventful = true;
         }
+        changed
     }
 
     /// Takes note that something happened to jobs since the last patch, even if the demand is

@@ -7,6 +7,7 @@
 //! expires while a message is in hand, say) comes back to where it was by itself.
 
 mod hand;
+mod link;
 mod vocabulary;
 
 use std::collections::BTreeSet;
@@ -30,8 +31,11 @@ const MOST_PUT_OFF: usize = 1_000;
 const ACKNOWLEDGEMENTS: u32 = 3;
 /// How many ids of finished messages are remembered.
 const REMEMBERED: usize = 256;
-/// A poll that brings nothing sooner than this was not held by the service.
+/// A poll that brings nothing sooner than this was not held by the service, or by something on
+/// the way to it. After some of them in a row it is not asked more often than every so many
+/// seconds: news come later then, but each poll costs a write.
 const HELD: Duration = Duration::from_secs(1);
+const LONGEST_UNHELD: Duration = Duration::from_secs(10);
 /// Longest wait that the other side can ask for. Polls must end more often than the liveness
 /// limit.
 const LONGEST_ASKED: Duration = Duration::from_secs(120);
@@ -52,6 +56,10 @@ pub(super) struct Session {
     stale: bool,
     /// The queue token was replaced and nothing has been done with it since.
     fresh: bool,
+    /// The demand is not known, and a refreshed session tells it.
+    ask: bool,
+    /// Answers in a row by which the service does not know the scale set.
+    disowned: u32,
     cursor: i64,
     hand: Option<Hand>,
     due: Option<Publication>,
@@ -64,6 +72,8 @@ pub(super) struct Session {
     failures: u32,
     wait: Option<Duration>,
     pause_before_poll: Option<Duration>,
+    /// Polls in a row that brought nothing at once.
+    unheld: u32,
     /// When to end, once it is told to.
     end_by: Option<Duration>,
     closed: bool,
@@ -82,6 +92,8 @@ impl Session {
             open: false,
             stale: false,
             fresh: false,
+            ask: false,
+            disowned: 0,
             cursor: 0,
             hand: None,
             due: None,
@@ -91,6 +103,7 @@ impl Session {
             failures: 0,
             wait: None,
             pause_before_poll: None,
+            unheld: 0,
             end_by: None,
             closed: false,
             fatal: None,
@@ -186,6 +199,9 @@ impl Session {
         }
         if self.hand.is_some() {
             return self.next_in_hand(now);
+        }
+        if self.ask {
+            return Task::Refresh;
         }
         if let Some(publication) = self.due {
             return Task::Publish(publication);
@@ -283,74 +299,33 @@ impl Session {
             .map_or(wait, |end_by| wait.min(end_by.saturating_sub(now)))
     }
 
+    /// Ends the program: its configuration is of no use, and a restart brings another.
+    fn end_with(&mut self, failure: Failure) {
+        self.fatal = Some(failure);
+        self.end_by = Some(Duration::ZERO);
+    }
+
     fn failed(&mut self, what: &'static str, failure: Failure) {
         if failure.kind == FailureKind::Config {
-            self.fatal = Some(failure);
-            self.end_by = Some(Duration::ZERO);
+            self.end_with(failure);
             return;
         }
         self.wait = Some(self.back_off(failure.retry_after));
         self.notes.push(Note::Failed(what, failure));
     }
 
-    /// Takes a failure on the queue. The first time a token is refused it is replaced at once.
-    /// Answers whether the failure was no more than that.
-    fn token_refused(&mut self, failure: &Failure) -> bool {
-        let refused = matches!(
-            failure.kind,
-            FailureKind::TokenExpired | FailureKind::SessionNotFound
-        );
-        if !refused {
+    /// Takes what the service says of the scale set's jobs. Its word alone counts, also against
+    /// the body of the same message, which tells of single jobs and may be older. Without it the
+    /// demand stays what it was, and is asked for as soon as there is nothing more urgent. Answers
+    /// whether the demand has changed.
+    fn take_statistics(&mut self, statistics: Option<Statistics>) -> bool {
+        let Some(statistics) = statistics else {
+            self.ask = true;
             return false;
-        }
-        self.stale = true;
-        !self.fresh
-    }
-
-    fn opened(&mut self, result: Result<Option<Statistics>, Failure>) {
-        match result {
-            Ok(statistics) => {
-                self.open = true;
-                self.stale = false;
-                self.fresh = true;
-                self.notes.push(Note::SessionOpened);
-                self.take_statistics(Some(statistics.unwrap_or_default()));
-                self.decide();
-            }
-            Err(failure) if failure.kind == FailureKind::SessionConflict => {
-                self.wait = Some(self.back_off(failure.retry_after));
-                self.notes.push(Note::Held(failure));
-            }
-            Err(failure) => self.failed("open_session", failure),
-        }
-    }
-
-    fn refreshed(&mut self, result: Result<Option<Statistics>, Failure>) {
-        match result {
-            Ok(statistics) => {
-                self.stale = false;
-                self.fresh = true;
-                self.take_statistics(statistics);
-            }
-            Err(failure) if failure.kind == FailureKind::SessionNotFound => {
-                self.open = false;
-                self.stale = false;
-                self.notes.push(Note::SessionLost);
-                // at once, but not again and again
-                if self.failures > 0 {
-                    self.wait = Some(self.back_off(failure.retry_after));
-                }
-                self.failures = self.failures.max(1);
-            }
-            Err(failure) => self.failed("refresh_session", failure),
-        }
-    }
-
-    fn take_statistics(&mut self, statistics: Option<Statistics>) {
-        if let Some(statistics) = statistics {
-            self.scaler.demand(statistics.assigned_jobs);
-            self.notes.push(Note::Statistics(statistics));
-        }
+        };
+        self.ask = false;
+        self.notes.push(Note::Statistics(statistics));
+        self.scaler.demand(statistics.assigned_jobs)
     }
 
     fn decide(&mut self) {
@@ -391,9 +366,7 @@ impl Session {
                 self.fresh = false;
                 self.failures = 0;
                 self.notes.push(Note::Polled("empty"));
-                if took < HELD {
-                    self.pause_before_poll = Some(HELD);
-                }
+                self.pause_before_poll = self.pause_after(took);
                 self.decide();
             }
             Ok(Polled::Unreadable { status, problem }) => {
@@ -412,6 +385,18 @@ impl Session {
         }
     }
 
+    /// The pause after a poll that brought nothing: 1, 2, 4, 8, 10 s after those that were not
+    /// held.
+    fn pause_after(&mut self, took: Duration) -> Option<Duration> {
+        if took >= HELD {
+            self.unheld = 0;
+            return None;
+        }
+        let pause = (HELD * (1 << self.unheld.min(4))).min(LONGEST_UNHELD);
+        self.unheld = self.unheld.saturating_add(1);
+        Some(pause)
+    }
+
     fn take_message(&mut self, now: Duration, message: Message) {
         if self.handled.contains(&message.id) {
             self.notes.push(Note::Duplicate(message.id));
@@ -421,6 +406,7 @@ impl Session {
             return;
         }
         self.failures = 0;
+        self.unheld = 0;
         self.notes
             .push(Note::Message(message.id, message.jobs.len()));
         self.take_statistics(message.statistics);
@@ -449,10 +435,15 @@ impl Session {
 
     fn acquired(&mut self, result: Result<Vec<i64>, Failure>) {
         match result {
-            Ok(_) => {
+            Ok(acquired) => {
                 self.fresh = false;
                 if let Some(hand) = &mut self.hand {
-                    hand.acquire.clear();
+                    // what is not among them has gone to someone else
+                    let mut left = std::mem::take(&mut hand.acquire);
+                    left.retain(|request| !acquired.contains(request));
+                    if !left.is_empty() {
+                        self.notes.push(Note::NotAcquired(left.len()));
+                    }
                 }
             }
             Err(failure) => {
@@ -541,20 +532,6 @@ impl Session {
         self.handled.insert(hand.id);
         if self.handled.len() > REMEMBERED {
             self.handled.pop_first();
-        }
-    }
-
-    fn session_closed(&mut self, result: Result<(), Failure>) {
-        self.closed = true;
-        self.open = false;
-        match result {
-            Ok(()) => self.notes.push(Note::SessionClosed),
-            // closed by the service already
-            Err(failure) if failure.kind == FailureKind::SessionNotFound => {}
-            Err(failure) => {
-                let reason = format!("the session was left to expire: {failure}");
-                self.notes.push(Note::GivenUp("delete_session", reason));
-            }
         }
     }
 

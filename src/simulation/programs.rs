@@ -90,7 +90,7 @@ impl Programs for SimulatedPrograms {
                 Ok(()) => 0,
                 Err(error) => {
                     tracing::error!(pod = name, %error, "listener ended");
-                    1
+                    i32::from(error.exit_code())
                 }
             }
         })

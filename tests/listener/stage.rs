@@ -1,9 +1,11 @@
 //! A stage for the listener program: the embedded API server and Actions service with one
 //! scale set and its runner set, under virtual time.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bytes::Bytes;
 use impresario::actions::{Client, ClientOptions, TransportOptions};
 use impresario::api::{
     ConfigUrl, Credentials, EphemeralRunner, EphemeralRunnerSet, EphemeralRunnerSetSpec,
@@ -12,8 +14,11 @@ use impresario::api::{
 use impresario::clock::Clock;
 use impresario::listener::{Health, ListenerEnv, ListenerError, ListenerMetrics, run};
 use impresario::messages::JitConfig;
-use impresario::simulation::actions_service::{self, ActionsService};
-use impresario::simulation::api_server::faults::{Interceptor, NoFaults};
+use impresario::simulation::actions_service::{self, ActionsService, Fault, Outcome};
+use impresario::simulation::api_server::faults::{
+    Interceptor, NoFaults, Outcome as ApiOutcome, RequestFate, RequestInfo,
+};
+use impresario::simulation::api_server::status::ApiError;
 use impresario::simulation::api_server::{ApiServer, ApiServerOptions};
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
@@ -22,6 +27,8 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
+
+use crate::wire::Wire;
 
 pub const URL: &str = "https://github.com/acme/widgets";
 pub const TOKEN: &str = "ghp_of-the-stage";
@@ -38,6 +45,8 @@ pub struct Stage {
     pub sets: Api<EphemeralRunnerSet>,
     pub runners: Api<EphemeralRunner>,
     pub scale_set: i64,
+    /// The listeners' way to the service.
+    pub wire: Arc<Wire>,
     pub log: Arc<Mutex<Vec<String>>>,
     clock: Clock,
 }
@@ -96,6 +105,7 @@ impl Stage {
             .await
             .unwrap()
             .id;
+        let wire = Wire::before(service.transports());
         let client = api.client();
         let namespace = json!({
             "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}
@@ -113,6 +123,7 @@ impl Stage {
             service,
             github,
             scale_set,
+            wire,
             log,
             clock,
         };
@@ -158,7 +169,7 @@ impl Stage {
         let (metrics, health) = (Arc::new(metrics), Arc::new(Health::new()));
         let env = ListenerEnv {
             kube: self.api.client(),
-            transports: self.service.transports(),
+            transports: self.wire.clone(),
             proxies: Default::default(),
             clock: self.clock.clone(),
             hostname: pod.to_owned(),
@@ -297,4 +308,46 @@ pub async fn until(what: &str, condition: impl Fn() -> bool) {
 
 pub async fn minutes(count: u64) {
     sleep(Duration::from_secs(60 * count)).await;
+}
+
+const MESSAGE_TYPE: &str = "RunnerScaleSetJobMessages";
+
+/// News of a job.
+pub fn job_element(message_type: &str, request: i64, runner: &str) -> Value {
+    json!({
+        "messageType": message_type, "runnerRequestId": request, "jobId": format!("job-{request}"),
+        "ownerName": "acme", "repositoryName": "gears", "jobDisplayName": "deploy",
+        "jobWorkflowRef": "acme/gears/.github/workflows/d.yml@refs/heads/x", "workflowRunId": 99,
+        "eventName": "push", "runnerId": 4000, "runnerName": runner, "result": "failed",
+        "scaleSetAssignTime": "2026-03-04T05:00:00Z", "runnerAssignTime": "2026-03-04T05:00:09Z",
+        "finishTime": "2026-03-04T05:01:00Z",
+    })
+}
+
+/// A message that answers a poll in place of the service's own.
+pub fn message(id: i64, assigned: i64, elements: &[Value]) -> Fault {
+    let body = json!({
+        "messageId": id, "messageType": MESSAGE_TYPE,
+        "body": Value::from(elements).to_string(),
+        "statistics": {"totalAssignedJobs": assigned},
+    });
+    Outcome::Replace(200, Bytes::from(body.to_string())).into()
+}
+
+/// While it is set, every request is answered with 503.
+#[derive(Default)]
+pub struct Down(pub AtomicBool);
+
+impl Interceptor for Down {
+    fn request(&self, _: &RequestInfo) -> RequestFate {
+        let outcome = if self.0.load(Ordering::Relaxed) {
+            ApiOutcome::Refused(ApiError::new(503, "ServiceUnavailable", "etcd is gone"))
+        } else {
+            ApiOutcome::Answered
+        };
+        RequestFate {
+            outcome,
+            ..RequestFate::default()
+        }
+    }
 }

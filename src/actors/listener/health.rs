@@ -3,7 +3,7 @@
 
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod, PodStatus};
 
-use crate::api::constants::LISTENER_CONTAINER;
+use crate::api::constants::{LISTENER_CONTAINER, SCALE_SET_GONE_EXIT_CODE};
 use crate::clock::Timestamp;
 
 /// How a pod is.
@@ -17,6 +17,8 @@ pub enum Health {
         reason: String,
         /// A sentence.
         message: String,
+        /// The listener said that the Actions service does not know its scale set.
+        scale_set_gone: bool,
     },
     /// It does not run yet, for that reason if one is known.
     Starting(Option<(String, String)>),
@@ -88,7 +90,16 @@ fn ended(status: &PodStatus, state: Option<&ContainerState>) -> Option<Health> {
         let said = terminated.message.as_deref().map(|text| text.trim_end());
         let tail = said.filter(|text| !text.is_empty());
         let code = terminated.exit_code;
+        if code == i32::from(SCALE_SET_GONE_EXIT_CODE) {
+            return Some(Health::Ended {
+                reason: "ScaleSetGone".to_owned(),
+                message: "the Actions service told the listener that its scale set does not exist"
+                    .to_owned(),
+                scale_set_gone: true,
+            });
+        }
         return Some(Health::Ended {
+            scale_set_gone: false,
             reason: reason.unwrap_or_else(|| "Terminated".to_owned()),
             message: tail.map_or_else(
                 || format!("the listener ended with exit code {code}"),
@@ -106,7 +117,11 @@ fn ended(status: &PodStatus, state: Option<&ContainerState>) -> Option<Health> {
     let message = said
         .or_else(|| failed_init_container(status))
         .unwrap_or_else(|| format!("the pod is {phase}"));
-    Some(Health::Ended { reason, message })
+    Some(Health::Ended {
+        reason,
+        message,
+        scale_set_gone: false,
+    })
 }
 
 fn failed_init_container(status: &PodStatus) -> Option<String> {

@@ -103,7 +103,16 @@ impl ListenerMachine {
                 self.note_end(al, &uid, "PodDeleted", "the pod was deleted", step);
                 self.wait_for_end(al, pod, deadline, step);
             }
-            Health::Ended { reason, message } => {
+            Health::Ended {
+                reason,
+                message,
+                scale_set_gone,
+            } => {
+                if scale_set_gone {
+                    // the scale set looks into it, which takes it less than the wait
+                    self.missed_scale_set = Some(uid.clone());
+                    self.restarts.give_time();
+                }
                 self.note_end(al, &uid, &reason, &message, step);
                 step.trouble(&reason, message);
                 let grace = nothing_runs(pod).then_some(0);
@@ -288,6 +297,7 @@ fn label_of_end(reason: &str) -> &'static str {
         "PodDeleted" => "deleted",
         "Evicted" => "evicted",
         "NodeLost" => "node_lost",
+        "ScaleSetGone" => "scale_set_gone",
         _ => "ended",
     }
 }

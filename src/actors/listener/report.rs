@@ -36,6 +36,7 @@ impl ListenerMachine {
             ready,
             reason,
             problem: self.problem.clone(),
+            missed_scale_set: self.missed_scale_set.clone(),
         };
         if self.reported.as_ref() != Some(&report) {
             self.reported = Some(report.clone());

@@ -10,11 +10,17 @@ use crate::clock::Timestamp;
 /// A pod that was healthy for so long has no history.
 const HEALTHY_AFTER: SignedDuration = SignedDuration::from_mins(10);
 
+/// As the how manieth end one counts at least after which somebody else has to do something
+/// before the next pod: that waits for 10 s.
+const TIME_FOR_OTHERS: u32 = 2;
+
 /// The history of a listener's pods.
 #[derive(Debug, Default)]
 pub struct Restarts {
     /// Ends since a pod was last healthy for long enough.
     count: u32,
+    /// As what at least the next end counts for its wait.
+    least: u32,
     /// Why the last pod was ended or ended by itself: one word and a sentence.
     reason: Option<(String, String)>,
     /// Reason as the status gives it.
@@ -65,10 +71,16 @@ impl Restarts {
         if self.settled.as_deref() == Some(uid) {
             return false;
         }
-        self.not_before = (self.count > 0).then(|| RECREATION.until(now, self.count, uid));
+        let waits = self.count.max(std::mem::take(&mut self.least));
+        self.not_before = (waits > 0).then(|| RECREATION.until(now, waits, uid));
         self.count = self.count.saturating_add(1);
         self.note(uid, reason, message);
         true
+    }
+
+    /// The next end is not answered at once, even if it is the first.
+    pub const fn give_time(&mut self) {
+        self.least = TIME_FOR_OTHERS;
     }
 
     /// Notes that we end the pod `uid`, which waits for no back-off. Says so if that is news.

@@ -42,6 +42,8 @@ pub struct ListenerMachine {
     /// What a person has to mend in the sources: one word and a sentence.
     pub(super) problem: Option<(String, String)>,
     pub(super) restarts: Restarts,
+    /// The last pod whose listener ended since the service does not know the scale set.
+    pub(super) missed_scale_set: Option<String>,
     /// The AutoscalingRunnerSet is gone.
     orphaned: bool,
     pub(super) reported: Option<ListenerReport>,
@@ -102,6 +104,7 @@ impl ListenerMachine {
             sources: SourceReader::default(),
             problem: None,
             restarts: Restarts::default(),
+            missed_scale_set: None,
             orphaned: false,
             reported: None,
             announced: BTreeSet::new(),
@@ -220,6 +223,7 @@ impl ListenerMachine {
         let known = self.last_seen.as_deref().map(uid);
         if known != Some(uid(al)) {
             self.restarts = Restarts::recorded(al.status.as_ref());
+            self.missed_scale_set = None;
             self.orphaned &= known.is_none();
             if known.is_some() {
                 self.parts.forget();
@@ -274,6 +278,7 @@ impl ListenerMachine {
             ready: false,
             reason: None,
             problem: None,
+            missed_scale_set: None,
         });
         step.effects.push(Effect::Stop);
     }

@@ -63,6 +63,9 @@ impl ScaleSetMachine {
         let name = report.name.clone();
         let child = self.listeners.entry(name.clone()).or_default();
         child.told = false;
+        if let Some(pod) = &report.missed_scale_set {
+            self.registration.missed(pod);
+        }
         if let Some(object) = &report.listener {
             child.object.observe(object.clone());
             child.alive = true;

@@ -63,6 +63,13 @@ impl ScaleSetMachine {
             );
             self.announce(ars, EventSeverity::Warning, "ScaleSetLeft", message, step);
         }
+        if let Some(id) = recorded.id.filter(|id| self.registration.lost == Some(*id)) {
+            let message = format!(
+                "the Actions service does not know the scale set with id {id} any more: it is \
+                 registered again"
+            );
+            self.announce(ars, EventSeverity::Warning, "ScaleSetLost", message, step);
+        }
         let usable = |id: &i64| !moved && !self.registration.is_outdated(*id);
         let id = recorded.id.filter(usable);
         let Some(id) = id else {
@@ -93,7 +100,7 @@ impl ScaleSetMachine {
             .and_then(|status| status.observed_generation);
         let news = generation > observed.unwrap_or(0) || differs(&recorded, &wanted);
         let to_compare = news && self.registration.compared != Some(generation);
-        let to_confirm = no_listener && !self.registration.confirmed;
+        let to_confirm = (no_listener || self.registration.missed) && !self.registration.confirmed;
         if to_compare || to_confirm {
             self.compare(ars, id, &wanted, generation, step);
         }

@@ -38,8 +38,13 @@ pub struct Registration {
     pub(super) compared: Option<i64>,
     /// Generation whose wishes the service was last told.
     pub(super) told: Option<i64>,
-    /// The service has shown the scale set since the last listener was created.
+    /// The service has shown the scale set since the last listener was created or ended for want
+    /// of it.
     pub(super) confirmed: bool,
+    /// The pod of the last listener that ended for want of the scale set.
+    pub(super) missed_by: Option<String>,
+    /// Since then the service has not said whether it knows the scale set.
+    pub(super) missed: bool,
 }
 
 /// What the rest may rely on.
@@ -57,6 +62,16 @@ impl Registration {
     /// A listener was created with the scale set; before the next one it is looked at again.
     pub const fn used(&mut self) {
         self.confirmed = false;
+    }
+
+    /// The listener in that pod has ended since the service does not know the scale set: before
+    /// the next one it is looked at again.
+    pub fn missed(&mut self, pod: &str) {
+        if self.missed_by.as_deref() != Some(pod) {
+            self.missed_by = Some(pod.to_owned());
+            self.missed = true;
+            self.confirmed = false;
+        }
     }
 
     /// Whether a call is in flight.
@@ -156,6 +171,7 @@ impl Registration {
     fn know(&mut self, set: RunnerScaleSet) {
         self.known = Some(set);
         self.confirmed = true;
+        self.missed = false;
     }
 
     fn lose(&mut self, id: i64) {
@@ -163,6 +179,7 @@ impl Registration {
         self.known = None;
         self.unrecorded = false;
         self.confirmed = false;
+        self.missed = false;
         self.compared = None;
     }
 

@@ -57,18 +57,37 @@ impl<'a> Chooser<'a> {
         };
         let chosen = find(&config.histograms, name)?;
         let labels = self.labels(name, &chosen.labels, &[known, WORKFLOW_LABELS]);
-        let ascending = chosen.buckets.windows(2).all(|pair| pair[0] < pair[1]);
-        let buckets = if chosen.buckets.is_empty() {
-            BUCKETS.to_vec()
-        } else if ascending && chosen.buckets.iter().all(|bound| bound.is_finite()) {
-            chosen.buckets.clone()
-        } else {
-            self.complaints.push(format!(
-                "the buckets of {name} do not ascend; it has the default ones"
-            ));
-            BUCKETS.to_vec()
-        };
+        let buckets = self.buckets(name, &chosen.buckets);
         Some((labels, buckets))
+    }
+
+    /// The buckets that make sense; the default ones, if there are none.
+    fn buckets(&mut self, metric: &str, wanted: &[f64]) -> Vec<f64> {
+        let mut buckets: Vec<f64> = Vec::new();
+        for bound in wanted {
+            let problem = if !bound.is_finite() {
+                "is no number of seconds"
+            } else if *bound <= 0.0 {
+                "is not greater than 0"
+            } else if buckets.last().is_some_and(|last| bound <= last) {
+                "is not greater than the one before"
+            } else {
+                buckets.push(*bound);
+                continue;
+            };
+            self.complaints.push(format!(
+                "bucket {bound} of {metric} {problem}; it is left out"
+            ));
+        }
+        if !buckets.is_empty() {
+            return buckets;
+        }
+        if !wanted.is_empty() {
+            self.complaints.push(format!(
+                "{metric} has no bucket left; it has the default ones"
+            ));
+        }
+        BUCKETS.to_vec()
     }
 
     fn labels(&mut self, metric: &str, wanted: &[String], known: &[&[Label]]) -> Vec<Label> {
@@ -80,7 +99,9 @@ impl<'a> Chooser<'a> {
                 .flatten()
                 .find(|label| label.as_str() == name);
             match label {
-                Some(label) if labels.contains(label) => {}
+                Some(label) if labels.contains(label) => self.complaints.push(format!(
+                    "{metric} has the label {name} twice; the second is left out"
+                )),
                 Some(label) => labels.push(*label),
                 None => self
                     .complaints
@@ -106,7 +127,13 @@ impl<'a> Chooser<'a> {
     }
 
     fn unknown<'k>(&mut self, kind: &str, keys: impl Iterator<Item = &'k String>, known: &[&str]) {
-        for key in keys {
+        let keys: Vec<&String> = keys.collect();
+        for key in &keys {
+            let full = format!("gha_{key}");
+            if known.contains(&full.as_str()) && keys.contains(&&full) {
+                self.complaints
+                    .push(format!("{kind} {key} is {full} once more; it is left out"));
+            }
             if !known.iter().any(|name| is_named(key, name)) {
                 self.complaints
                     .push(format!("there is no {kind} {key}; it is left out"));

@@ -19,6 +19,17 @@ pub(super) enum Label {
     JobWorkflowTarget,
 }
 
+/// Where a label's values come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// From the configuration: there is one.
+    ScaleSet,
+    /// From where jobs come and how they end: there are some.
+    Jobs,
+    /// From what people call jobs, workflows and branches: there is no end to them.
+    Names,
+}
+
 pub(super) const SCALE_SET_LABELS: &[Label] = &[
     Label::Name,
     Label::Namespace,
@@ -65,12 +76,18 @@ impl Label {
         }
     }
 
-    /// Whether its values come from outside and have no end.
-    pub(super) const fn is_unbounded(self) -> bool {
-        matches!(
-            self,
-            Self::JobName | Self::JobWorkflowRef | Self::JobWorkflowName | Self::JobWorkflowTarget
-        )
+    /// Where its values come from.
+    pub(super) const fn origin(self) -> Origin {
+        match self {
+            Self::Name | Self::Namespace | Self::Enterprise => Origin::ScaleSet,
+            Self::Organization | Self::Repository | Self::EventName | Self::JobResult => {
+                Origin::Jobs
+            }
+            Self::JobName
+            | Self::JobWorkflowRef
+            | Self::JobWorkflowName
+            | Self::JobWorkflowTarget => Origin::Names,
+        }
     }
 
     pub(super) fn value(self, job: &JobDetails, enterprise: &str) -> String {

@@ -1,5 +1,8 @@
+use std::collections::BTreeSet;
+
 use prometheus::TextEncoder;
 
+use super::family::Series;
 use super::*;
 use crate::api::{CounterMetric, GaugeMetric, HistogramMetric, MetricsConfig};
 
@@ -174,40 +177,137 @@ fn unknown_metrics_labels_and_buckets_are_reported_and_skipped() {
             "gha_job_execution_duration_seconds".to_owned(),
             HistogramMetric {
                 labels: Vec::new(),
-                buckets: vec![3.0, 2.0],
+                buckets: vec![-1.0, 0.0, 3.0, 2.0, f64::NAN, 3.0, 8.0, f64::INFINITY],
             },
         )]),
     };
     let (metrics, complaints) = ListenerMetrics::new(&config(Some(choice))).unwrap();
+    let left_out = |bound: &str, problem: &str| {
+        let metric = "gha_job_execution_duration_seconds";
+        format!("bucket {bound} of {metric} {problem}; it is left out")
+    };
     assert_eq!(
         complaints,
         [
             "gha_started_jobs_total has no label job_result; it is left out",
-            "the buckets of gha_job_execution_duration_seconds do not ascend; it has the default ones",
+            "gha_started_jobs_total has the label event_name twice; the second is left out",
+            &left_out("-1", "is not greater than 0"),
+            &left_out("0", "is not greater than 0"),
+            &left_out("2", "is not greater than the one before"),
+            &left_out("NaN", "is no number of seconds"),
+            &left_out("3", "is not greater than the one before"),
+            &left_out("inf", "is no number of seconds"),
             "there is no gauge gha_moods; it is left out",
             "there is no counter gha_busy_runners; it is left out",
         ]
     );
     metrics.job_started(&job());
-    assert!(text(&metrics).contains("gha_started_jobs_total{event_name=\"push\"} 1\n"));
+    metrics.job_completed(&job());
+    let text = text(&metrics);
+    assert!(
+        text.contains("gha_started_jobs_total{event_name=\"push\"} 1\n"),
+        "{text}"
+    );
+    let buckets = text
+        .matches("job_execution_duration_seconds_bucket{")
+        .count();
+    assert_eq!(buckets, 3, "3, 8 and infinity\n{text}");
+}
+
+#[test]
+fn buckets_of_which_none_is_left_are_the_default_ones() {
+    for (buckets, complaints) in [(vec![], 0), (vec![f64::NAN, -3.0], 3)] {
+        let labels = Vec::new();
+        let choice = MetricsConfig {
+            histograms: BTreeMap::from([(
+                "job_startup_duration_seconds".to_owned(),
+                HistogramMetric { labels, buckets },
+            )]),
+            ..MetricsConfig::default()
+        };
+        let (metrics, said) = ListenerMetrics::new(&config(Some(choice))).unwrap();
+        assert_eq!(said.len(), complaints, "{said:?}");
+        metrics.job_started(&job());
+        let count = text(&metrics).matches("_bucket{").count();
+        assert_eq!(count, 45 + 1);
+    }
+}
+
+#[test]
+fn a_metric_chosen_under_both_its_names_is_reported() {
+    let labels = |name: &str| GaugeMetric {
+        labels: strings(&[name]),
+    };
+    let choice = MetricsConfig {
+        gauges: BTreeMap::from([
+            ("gha_busy_runners".to_owned(), labels("name")),
+            ("busy_runners".to_owned(), labels("namespace")),
+        ]),
+        ..MetricsConfig::default()
+    };
+    let (metrics, complaints) = ListenerMetrics::new(&config(Some(choice))).unwrap();
+    assert_eq!(
+        complaints,
+        ["gauge busy_runners is gha_busy_runners once more; it is left out"]
+    );
+    assert!(text(&metrics).contains("gha_busy_runners{name=\"linux\"} 0\n"));
+}
+
+/// Series of a metric, and the sum of their values.
+fn series(text: &str, metric: &str) -> (usize, f64) {
+    let lines = text.lines().filter(|line| {
+        line.strip_prefix(metric)
+            .is_some_and(|rest| rest.starts_with('{'))
+    });
+    let values: Vec<f64> = lines
+        .map(|line| line.rsplit(' ').next().unwrap().parse().unwrap())
+        .collect();
+    (values.len(), values.iter().sum())
 }
 
 #[test]
 fn job_names_without_end_do_not_make_series_without_end() {
     let (metrics, _) = ListenerMetrics::new(&config(None)).unwrap();
-    for number in 0..MOST_SERIES + 7 {
+    let jobs = IntCounterVec::MOST + 7;
+    for number in 0..jobs {
         metrics.job_started(&JobDetails {
             job_display_name: format!("build {number}"),
             ..job()
         });
     }
     let text = text(&metrics);
-    let series = text.matches("\ngha_started_jobs_total{").count();
-    assert_eq!(series, MOST_SERIES + 1);
+    let (count, sum) = series(&text, "gha_started_jobs_total");
+    assert_eq!((count, sum as usize), (IntCounterVec::MOST + 1, jobs));
     let other = text.lines().find(|line| {
         line.starts_with("gha_started_jobs_total{") && line.contains("job_name=\"other\"")
     });
-    assert!(other.unwrap().ends_with(" 7"), "{other:?}");
+    // where the job comes from is told all the same
+    let other = other.unwrap();
+    assert!(other.contains("repository=\"gears\""), "{other}");
+    assert!(other.ends_with(" 7"), "{other}");
+    let (count, sum) = series(&text, "gha_job_startup_duration_seconds_count");
+    assert_eq!((count, sum as usize), (HistogramVec::MOST + 1, jobs));
+}
+
+#[test]
+fn nor_do_repositories_and_events_without_end() {
+    let (metrics, _) = ListenerMetrics::new(&config(None)).unwrap();
+    let jobs = 2 * IntCounterVec::MOST + 500;
+    for number in 0..jobs {
+        metrics.job_started(&JobDetails {
+            repository_name: format!("gears-{number}"),
+            event_name: format!("event-{number}"),
+            ..job()
+        });
+    }
+    let text = text(&metrics);
+    let (count, sum) = series(&text, "gha_started_jobs_total");
+    assert_eq!((count, sum as usize), (2 * IntCounterVec::MOST + 1, jobs));
+    let (count, sum) = series(&text, "gha_job_startup_duration_seconds_count");
+    assert_eq!((count, sum as usize), (2 * HistogramVec::MOST + 1, jobs));
+    let last =
+        r#"event_name="other",job_name="other",organization="other",repository="other"} 500"#;
+    assert!(text.contains(last), "{last}");
 }
 
 #[test]

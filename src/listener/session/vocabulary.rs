@@ -94,8 +94,10 @@ pub(in crate::listener) enum Recording {
 pub(in crate::listener) enum Note {
     /// A session is open.
     SessionOpened,
-    /// The session was lost; a new one is opened.
-    SessionLost,
+    /// So many of the jobs on offer were not acquired: others have them.
+    NotAcquired(usize),
+    /// The session was lost, as the failure says; a new one is opened.
+    SessionLost(Failure),
     /// The session is deleted.
     SessionClosed,
     /// The scale set's jobs and runners.

@@ -109,6 +109,8 @@ pub struct ScaleSetInfo {
     pub disable_update: bool,
     /// Its jobs and runners.
     pub statistics: Statistics,
+    /// Most jobs at one time, as the last poll of its queue announced.
+    pub capacity: i64,
 }
 
 /// A registered runner.
@@ -334,6 +336,7 @@ impl ActionsService {
                 labels: set.labels.clone(),
                 disable_update: set.disable_update,
                 statistics: Statistics::read(&set.counts()).unwrap_or_default(),
+                capacity: set.capacity,
             });
             info.collect()
         })

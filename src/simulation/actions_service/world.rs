@@ -99,7 +99,7 @@ pub(super) struct ScaleSet {
     created: Timestamp,
     session: Option<String>,
     /// How many jobs it can have, as its latest poll told; 0 before there was one.
-    capacity: i64,
+    pub(super) capacity: i64,
     offered: BTreeMap<i64, Instant>,
     assigned: BTreeSet<i64>,
     running: BTreeSet<i64>,

@@ -105,6 +105,24 @@ fn these_pods_are_left_alone() {
 }
 
 #[test]
+fn a_listener_without_a_scale_set_is_reported_and_the_next_pod_gives_time_to_look_into_it() {
+    let mut world = World::running();
+    let before = world.pod_uid();
+    world.end_listener(44);
+    world.pass(5);
+    assert!(world.pod().is_none(), "the scale set is looked for first");
+    assert_eq!(world.report().missed_scale_set, Some(before.clone()));
+    assert!(world.reason().starts_with("ScaleSetGone: "));
+    let counted = Tally::ListenerRecreation {
+        reason: "scale_set_gone",
+    };
+    assert_eq!(world.tallies, [counted]);
+    // it may have been a mistake: nothing depends on an answer
+    world.pass(6);
+    assert_ne!(world.pod_uid(), before);
+}
+
+#[test]
 fn a_pod_that_cannot_start_says_why() {
     let mut world = World::running();
     world.edit_pod(|pod| pod["status"] = json!({"phase": "Pending", "containerStatuses": [

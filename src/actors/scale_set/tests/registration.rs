@@ -148,6 +148,35 @@ fn a_scale_set_that_the_service_has_lost_is_registered_again_before_a_listener_i
 }
 
 #[test]
+fn a_listener_that_ends_for_want_of_the_scale_set_has_it_registered_again() {
+    let mut world = World::settled();
+    world.service.sets.clear();
+    world.end_listener(44);
+    world.pass(20);
+    assert_eq!(world.annotation(ID), "12");
+    assert_eq!(world.al().spec.runner_scale_set_id, 12);
+    assert_eq!(world.events_of("ScaleSetLost"), 1);
+    assert_eq!(world.service.count("get_scale_set"), 1);
+    assert_eq!(world.service.count("create_scale_set"), 2);
+    assert_eq!(world.phase(), Some(Phase::Running));
+    assert_eq!(world.most_pods, 1);
+}
+
+#[test]
+fn a_scale_set_that_is_there_after_all_is_asked_for_once_and_stays() {
+    let mut world = World::settled();
+    let al = world.al().metadata.uid.clone();
+    world.end_listener(44);
+    world.pass(3600);
+    assert_eq!(world.annotation(ID), "11");
+    assert_eq!(world.al().metadata.uid, al);
+    assert_eq!(world.service.count("get_scale_set"), 1);
+    assert_eq!(world.service.count("create_scale_set"), 1);
+    assert_eq!(world.events_of("ScaleSetLost"), 0);
+    assert_eq!(world.phase(), Some(Phase::Running));
+}
+
+#[test]
 fn an_id_that_is_no_number_is_no_id() {
     let mut world = World::new();
     world.edit(|ars| ars["metadata"]["annotations"] = json!({ID: "eleven"}));

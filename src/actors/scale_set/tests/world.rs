@@ -521,6 +521,16 @@ impl World {
         self.settle();
     }
 
+    /// The listener that runs ends by itself.
+    pub fn end_listener(&mut self, exit_code: i32) {
+        let name = self.al().metadata.name.clone().unwrap();
+        self.cluster.edit(Kind::Pod, CONTROLLER, &name, |pod| {
+            let state = json!({"terminated": {"exitCode": exit_code, "reason": "Error"}});
+            pod["status"]["containerStatuses"][0]["state"] = state;
+        });
+        self.settle();
+    }
+
     fn play_kubelet(&mut self) -> bool {
         let pods: Vec<Object> = self
             .cluster
