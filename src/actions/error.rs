@@ -145,7 +145,7 @@ pub(super) fn without_bom(body: &[u8]) -> &[u8] {
 }
 
 /// One line of bounded length, without the secret.
-fn presentable(message: &str, secret: &str) -> String {
+pub(super) fn presentable(message: &str, secret: &str) -> String {
     const LONGEST: usize = 400;
     let message = if secret.is_empty() {
         message.to_owned()

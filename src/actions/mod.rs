@@ -9,13 +9,14 @@
 //! ```text
 //!  ActionsRequest ─► Clients ─► Client ─► Transport ─► reqwest, or the embedded service
 //!                      │           └ tokens: credentials ─► registration ─► tenant
-//!                      └ Sources: Secrets and ConfigMaps
+//!                      └ CredentialSource: Secrets of Kubernetes, or a KeyVault
 //! ```
 //!
 //! No secret reaches a log, an error or a `Debug` text.
 
 mod client;
 mod clients;
+mod credentials;
 mod error;
 mod exchange;
 mod options;
@@ -24,10 +25,14 @@ mod retry;
 mod session;
 mod tokens;
 mod transport;
+mod vault;
 mod wire;
 
 pub use client::Client;
 pub use clients::{Clients, ClientsOptions, Sources};
+pub use credentials::{
+    CredentialSource, Fields, SourceError, SourceErrorKind, read_credentials, same_credentials,
+};
 pub use error::{Error, ErrorKind};
 pub use options::{ClientOptions, Observer, UserAgent};
 pub(crate) use proxy::percent_decode;
@@ -37,3 +42,4 @@ pub use transport::{
     ReqwestTransport, ReqwestTransports, Transport, TransportError, TransportErrorKind,
     TransportOptions, Transports,
 };
+pub use vault::{KeyVault, VaultError};

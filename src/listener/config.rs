@@ -8,8 +8,12 @@ use std::path::{Path, PathBuf};
 use k8s_openapi::ByteString;
 use serde_json::{Map, Value};
 
+use crate::actions::{Proxies, ProxyServer};
 use crate::api::constants::{env, keys};
-use crate::api::{ConfigUrl, Credentials, ListenerConfig};
+use crate::api::{
+    AZURE_KEY_VAULT, AzureKeyVaultConfig, ConfigUrl, Credentials, ListenerConfig,
+    ListenerVaultProxy,
+};
 use crate::metrics::http::parse_address;
 
 /// Paths that the listener answers itself, and that the metrics cannot have.
@@ -120,7 +124,7 @@ pub struct Settings {
     /// Whose jobs.
     pub url: ConfigUrl,
     /// As whom.
-    pub credentials: Credentials,
+    pub credentials: CredentialsFrom,
     /// Further root certificate, PEM.
     pub root_ca: Option<String>,
     /// The scale set's id in the Actions service.
@@ -139,6 +143,26 @@ pub struct Settings {
     pub metrics_path: String,
     /// How to log.
     pub log: LogSettings,
+}
+
+/// Where the credentials are.
+#[derive(Clone, Debug)]
+pub enum CredentialsFrom {
+    /// In the file itself.
+    File(Credentials),
+    /// In a vault.
+    Vault(VaultSettings),
+}
+
+/// A vault, and where the credentials are in it.
+#[derive(Clone, Debug)]
+pub struct VaultSettings {
+    /// The vault.
+    pub config: AzureKeyVaultConfig,
+    /// Key of the credentials in it.
+    pub key: String,
+    /// Proxies on the way to it; `None` leaves it to the environment.
+    pub proxies: Option<Proxies>,
 }
 
 /// How to log, in the words of the command line.
@@ -193,15 +217,66 @@ fn url(config: &ListenerConfig) -> Result<ConfigUrl, String> {
     ConfigUrl::parse(&config.configure_url).map_err(|error| format!("configure_url: {error}"))
 }
 
-/// The file's keys are those of a credentials Secret, and so are its faults.
-fn credentials(config: &ListenerConfig) -> Result<Credentials, String> {
-    if !config.vault_type.is_empty() || config.azure_key_vault.is_some() {
+fn credentials(config: &ListenerConfig) -> Result<CredentialsFrom, String> {
+    match config.vault_type.as_str() {
+        "" if config.azure_key_vault.is_some() => Err(format!(
+            "vault_type is missing, and azure_key_vault is set; set it to {AZURE_KEY_VAULT}"
+        )),
+        "" => credentials_of_file(config).map(CredentialsFrom::File),
+        AZURE_KEY_VAULT => vault(config).map(CredentialsFrom::Vault),
+        other => Err(format!(
+            "vault_type \"{other}\" is not a kind of vault; set it to {AZURE_KEY_VAULT}"
+        )),
+    }
+}
+
+fn vault(config: &ListenerConfig) -> Result<VaultSettings, String> {
+    let key = &config.vault_lookup_key;
+    if key.is_empty() {
+        return Err("vault_lookup_key is missing or empty".to_owned());
+    }
+    if let Some(problem) = AzureKeyVaultConfig::secret_name_problem(key) {
+        return Err(format!("vault_lookup_key \"{key}\" {problem}"));
+    }
+    let Some(vault) = &config.azure_key_vault else {
         return Err(
-            "vault_type: this build cannot read credentials from a vault; put them in a \
-             Kubernetes Secret, and remove vaultConfig from the AutoscalingRunnerSet"
+            "azure_key_vault is missing; it needs url, tenant_id, client_id and certificate_path"
                 .to_owned(),
         );
+    };
+    let settings = vault.vault();
+    if let Some((field, problem)) = settings.problems().first() {
+        let key = match *field {
+            "tenantId" => "tenant_id",
+            "clientId" => "client_id",
+            "certificatePath" => "certificate_path",
+            other => other,
+        };
+        return Err(format!("azure_key_vault.{key} {problem}"));
     }
+    let proxies = vault.proxy.as_ref().map(vault_proxies);
+    Ok(VaultSettings {
+        config: settings,
+        key: key.clone(),
+        proxies: proxies.transpose()?,
+    })
+}
+
+fn vault_proxies(proxy: &ListenerVaultProxy) -> Result<Proxies, String> {
+    let server = |key: &str, url: &str| {
+        let parsed = (!url.is_empty()).then(|| ProxyServer::parse(url));
+        let parsed = parsed.transpose();
+        parsed.map_err(|error| format!("azure_key_vault.proxy.{key}: {error}"))
+    };
+    Ok(Proxies::new(
+        server("HTTPProxy", &proxy.http)?,
+        server("HTTPSProxy", &proxy.https)?,
+        [proxy.no_proxy.as_str()],
+    ))
+}
+
+/// The file's keys are those of a credentials Secret, and so are its faults.
+fn credentials_of_file(config: &ListenerConfig) -> Result<Credentials, String> {
     let installation = match config.github_app_installation_id {
         0 => String::new(),
         id => id.to_string(),
@@ -350,7 +425,7 @@ mod tests {
     fn a_sound_configuration_is_resolved_with_its_defaults() {
         let settings = Settings::resolve(&config()).unwrap();
         assert_eq!(settings.url.repository(), "widgets");
-        let Credentials::Token(token) = &settings.credentials else {
+        let CredentialsFrom::File(Credentials::Token(token)) = &settings.credentials else {
             panic!("not a token")
         };
         assert_eq!(token.expose_secret(), "ghp_s3cret");

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
+use super::access::Access;
 use super::config::{ConfigError, Settings};
 use super::failure::{Failure, FailureKind};
 use super::health::Health;
@@ -15,9 +16,7 @@ use super::metrics::ListenerMetrics;
 use super::narrator::Narrator;
 use super::recorder::Recorder;
 use super::session::{Outcome, Session, Stop, Task};
-use crate::actions::{
-    self, Client, ClientOptions, Proxies, TransportOptions, Transports, UserAgent,
-};
+use crate::actions::{self, Proxies, Transports};
 use crate::api::ListenerConfig;
 use crate::clock::Clock;
 
@@ -89,7 +88,9 @@ pub async fn run(
     );
     let narrator = Narrator::new(env.metrics.clone());
     let health = env.health.clone();
-    let mut hands = Hands::new(settings, env)?;
+    let access = Arc::new(Access::new(&settings, &env)?);
+    let mut keeping_up = pin!(access.keep_up());
+    let mut hands = Hands::new(settings, env, Arc::clone(&access));
     let mut session = Session::new(min, max, id);
     let mut shutdown = pin!(shutdown);
     let mut stopping = false;
@@ -118,6 +119,7 @@ pub async fn run(
             tokio::select! {
                 biased;
                 outcome = within(limit, work.as_mut()) => outcome,
+                never = keeping_up.as_mut() => match never {},
                 () = stopped => {
                     stopping = true;
                     tracing::info!("listener was told to stop");
@@ -144,7 +146,7 @@ async fn within(limit: Option<Duration>, work: impl Future<Output = Outcome>) ->
 
 /// What tasks are carried out with.
 struct Hands {
-    client: Client,
+    access: Arc<Access>,
     recorder: Recorder,
     scale_set: i64,
     owner: String,
@@ -152,30 +154,9 @@ struct Hands {
 }
 
 impl Hands {
-    fn new(settings: Settings, env: ListenerEnv) -> Result<Self, ListenerError> {
-        let options = TransportOptions {
-            root_ca: settings.root_ca.map(String::into_bytes),
-            proxies: env.proxies,
-        };
-        let transport = env
-            .transports
-            .transport(&options)
-            .map_err(|error| ListenerError::Unusable(error.to_string()))?;
-        let options = ClientOptions {
-            user_agent: UserAgent {
-                version: env.version,
-                scale_set_id: settings.scale_set_id,
-                subsystem: "listener".to_owned(),
-                ..UserAgent::default()
-            },
-            force_ghes: env.force_ghes,
-            observer: Some(env.metrics),
-            ..ClientOptions::new(settings.url, settings.credentials)
-        };
-        let client = Client::new(options, transport, env.clock.clone())
-            .map_err(|error| ListenerError::Unusable(error.to_string()))?;
-        Ok(Self {
-            client,
+    fn new(settings: Settings, env: ListenerEnv, access: Arc<Access>) -> Self {
+        Self {
+            access,
             recorder: Recorder::new(
                 &env.kube,
                 &settings.namespace,
@@ -185,7 +166,7 @@ impl Hands {
             scale_set: settings.scale_set_id,
             owner: env.hostname,
             session: None,
-        })
+        }
     }
 
     async fn perform(&mut self, task: Task) -> Outcome {
@@ -196,7 +177,10 @@ impl Hands {
                 if let Err(failure) = self.close().await {
                     tracing::debug!(error = %failure, "the session before is gone");
                 }
-                let opened = self.client.open_session(self.scale_set, &self.owner).await;
+                let opened = self
+                    .access
+                    .call(async |client| client.open_session(self.scale_set, &self.owner).await)
+                    .await;
                 Outcome::Opened(self.keep(opened))
             }
             Task::Refresh => Outcome::Refreshed(self.refresh().await),
@@ -205,27 +189,33 @@ impl Hands {
             }
             Task::Poll { after, capacity } => {
                 let began = Instant::now();
-                let polled = match &self.session {
-                    Some(session) => self.client.get_message(session, after, capacity).await,
-                    None => return Outcome::Polled(Err(no_session()), Duration::ZERO),
+                let Some(session) = &self.session else {
+                    return Outcome::Polled(Err(no_session()), Duration::ZERO);
                 };
-                Outcome::Polled(polled.map_err(Failure::from), began.elapsed())
+                let polled = self
+                    .access
+                    .call(async |client| client.get_message(session, after, capacity).await);
+                Outcome::Polled(polled.await, began.elapsed())
             }
             Task::Acquire(requests) => Outcome::Acquired(match &self.session {
-                Some(session) => self
-                    .client
-                    .acquire_jobs(self.scale_set, session, &requests)
-                    .await
-                    .map_err(Failure::from),
+                Some(session) => {
+                    self.access
+                        .call(async |client| {
+                            client
+                                .acquire_jobs(self.scale_set, session, &requests)
+                                .await
+                        })
+                        .await
+                }
                 None => Err(no_session()),
             }),
             Task::Record(records) => Outcome::Recorded(self.recorder.record(records).await),
             Task::Acknowledge(id) => Outcome::Acknowledged(match &self.session {
-                Some(session) => self
-                    .client
-                    .delete_message(session, id)
-                    .await
-                    .map_err(Failure::from),
+                Some(session) => {
+                    self.access
+                        .call(async |client| client.delete_message(session, id).await)
+                        .await
+                }
                 None => Err(no_session()),
             }),
             Task::Wait(duration) => {
@@ -240,7 +230,7 @@ impl Hands {
 
     fn keep(
         &mut self,
-        result: Result<actions::Session, actions::Error>,
+        result: Result<actions::Session, Failure>,
     ) -> Result<Option<actions::Statistics>, Failure> {
         let session = result?;
         let statistics = session.statistics;
@@ -253,8 +243,8 @@ impl Hands {
             return Err(no_session());
         };
         let refreshed = self
-            .client
-            .refresh_session(self.scale_set, &session.id)
+            .access
+            .call(async |client| client.refresh_session(self.scale_set, &session.id).await)
             .await;
         self.keep(refreshed)
     }
@@ -263,9 +253,11 @@ impl Hands {
         let Some(session) = self.session.take() else {
             return Ok(());
         };
-        let deleted = self.client.delete_session(self.scale_set, &session.id);
+        let deleted = self
+            .access
+            .call(async |client| client.delete_session(self.scale_set, &session.id).await);
         match timeout(CLOSING, deleted).await {
-            Ok(result) => result.map_err(Failure::from),
+            Ok(result) => result,
             Err(_) => Err(Failure::new(
                 FailureKind::Unavailable,
                 format!("no answer within {} s", CLOSING.as_secs()),

@@ -1,4 +1,5 @@
-//! The embedded cluster: API server, kubelet and Actions service in one process.
+//! The embedded cluster: API server, kubelet, Actions service and Key Vault in one
+//! process.
 
 pub mod actions_service;
 // its fields are named as Kubernetes names them
@@ -6,5 +7,6 @@ pub mod actions_service;
 pub mod api_server;
 mod apply;
 pub mod cluster;
+pub mod key_vault;
 pub mod kubelet;
 mod programs;
