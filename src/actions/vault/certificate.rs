@@ -92,8 +92,9 @@ impl Certificate {
         Ok(Self { key, thumbprint })
     }
 
-    /// The assertion that the application of this id is who it says, for this audience. The
-    /// number makes it another one than those before.
+    /// The assertion that the application of this id is who it says, for this audience. Its id
+    /// comes from the system's chance, as the salt of its signature does: neither is seen by
+    /// anybody else, so that a simulation repeats itself all the same.
     ///
     /// # Errors
     ///
@@ -103,16 +104,17 @@ impl Certificate {
         client_id: &str,
         audience: &str,
         now: Timestamp,
-        number: u64,
     ) -> Result<SecretString, String> {
         let seconds = now.as_second();
-        let id = format!("{client_id} {} {number}", now.as_nanosecond());
+        let mut id = [0; 16];
+        aws_lc_rs::rand::fill(&mut id)
+            .map_err(|_| "cannot be used: there is no chance to draw from")?;
         let header = json!({"alg": "PS256", "typ": "JWT", "x5t#S256": self.thumbprint});
         let claims = json!({
             "aud": audience,
             "iss": client_id,
             "sub": client_id,
-            "jti": URL_SAFE_NO_PAD.encode(&digest(&SHA256, id.as_bytes()).as_ref()[..16]),
+            "jti": URL_SAFE_NO_PAD.encode(id),
             "iat": seconds,
             "nbf": seconds - EARLIER,
             "exp": seconds + VALID,

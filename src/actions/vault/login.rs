@@ -2,7 +2,6 @@
 //! certificate has signed.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
@@ -42,7 +41,6 @@ pub(super) struct Login {
     pub(super) tenant: String,
     pub(super) client_id: String,
     certificate: PathBuf,
-    assertions: AtomicU64,
 }
 
 impl Login {
@@ -51,7 +49,6 @@ impl Login {
             tenant: tenant.to_owned(),
             client_id: client_id.to_owned(),
             certificate: certificate.to_owned(),
-            assertions: AtomicU64::new(0),
         }
     }
 
@@ -86,9 +83,8 @@ impl Login {
             problem,
         };
         let certificate = Certificate::read(&self.certificate).map_err(unusable)?;
-        let number = self.assertions.fetch_add(1, Ordering::Relaxed);
         certificate
-            .assertion(&self.client_id, audience.as_str(), now, number)
+            .assertion(&self.client_id, audience.as_str(), now)
             .map_err(unusable)
     }
 
