@@ -399,6 +399,7 @@ mod tests {
     use secrecy::ExposeSecret;
 
     use super::*;
+    use crate::api::ListenerVault;
 
     fn config() -> ListenerConfig {
         ListenerConfig {
@@ -446,11 +447,22 @@ mod tests {
     #[test]
     fn each_fault_names_its_key() {
         type Change = fn(&mut ListenerConfig);
-        let cases: [(Change, &str); 14] = [
+        let cases: [(Change, &str); 16] = [
             (|c| c.configure_url.clear(), "configure_url"),
             (|c| c.github_token.clear(), "github_token"),
             (|c| c.github_app_id = "7".into(), "github_app_id"),
-            (|c| c.vault_type = "azure_key_vault".into(), "vault_type"),
+            (
+                |c| c.vault_type = "hashicorp".into(),
+                "vault_type \"hashicorp\"",
+            ),
+            (
+                |c| c.vault_type = "azure_key_vault".into(),
+                "vault_lookup_key is missing",
+            ),
+            (
+                |c| c.azure_key_vault = Some(ListenerVault::default()),
+                "vault_type is missing",
+            ),
             (
                 |c| c.ephemeral_runner_set_namespace.clear(),
                 "ephemeral_runner_set_namespace is missing",
@@ -485,6 +497,91 @@ mod tests {
             assert!(text.contains(expected), "{text}");
             assert!(!text.contains("s3cret"), "{text}");
         }
+    }
+
+    fn with_vault() -> ListenerConfig {
+        ListenerConfig {
+            github_token: String::new(),
+            vault_type: "azure_key_vault".to_owned(),
+            vault_lookup_key: "github-auth".to_owned(),
+            azure_key_vault: Some(ListenerVault {
+                url: "https://acme.vault.azure.net".to_owned(),
+                tenant_id: "tenant".to_owned(),
+                client_id: "client".to_owned(),
+                certificate_path: "/certificates/a.pem".to_owned(),
+                proxy: None,
+            }),
+            ..config()
+        }
+    }
+
+    #[test]
+    fn a_vault_is_read_as_the_other_program_writes_it() {
+        let mut written = serde_json::to_value(with_vault()).unwrap();
+        written["azure_key_vault"]["proxy"] = serde_json::json!({
+            "HTTPProxy": "", "HTTPSProxy": "http://u:p@vault.proxy:1", "NoProxy": ".acme.io",
+            "CGI": false,
+        });
+        let text = serde_json::to_vec(&written).unwrap();
+        let config = parse(&text, Path::new("config.json")).unwrap();
+        let settings = Settings::resolve(&config).unwrap();
+        let CredentialsFrom::Vault(vault) = settings.credentials else {
+            panic!("not from a vault")
+        };
+        assert_eq!(vault.key, "github-auth");
+        assert_eq!(vault.config.certificate_path, "/certificates/a.pem");
+        let server = ProxyServer::parse("http://u:p@vault.proxy:1").ok();
+        assert_eq!(
+            vault.proxies,
+            Some(Proxies::new(None, server, [".acme.io"]))
+        );
+    }
+
+    #[test]
+    fn each_fault_of_a_vault_names_its_key() {
+        type Change = fn(&mut ListenerConfig, &mut ListenerVault);
+        let cases: [(Change, &str); 7] = [
+            (
+                |c, _| c.vault_lookup_key = "a/b".into(),
+                "vault_lookup_key \"a/b\"",
+            ),
+            (|_, v| v.url = "acme".into(), "azure_key_vault.url is not"),
+            (|_, v| v.tenant_id.clear(), "azure_key_vault.tenant_id is"),
+            (|_, v| v.client_id.clear(), "azure_key_vault.client_id is"),
+            (
+                |_, v| v.certificate_path.clear(),
+                "azure_key_vault.certificate_path is",
+            ),
+            (
+                |_, v| {
+                    v.proxy = Some(ListenerVaultProxy {
+                        https: "socks5://u:s3cret@p:1".to_owned(),
+                        ..ListenerVaultProxy::default()
+                    });
+                },
+                "azure_key_vault.proxy.HTTPSProxy: ",
+            ),
+            (|c, _| c.github_app_id = "7".into(), ""),
+        ];
+        for (change, expected) in cases {
+            let mut config = with_vault();
+            let mut vault = config.azure_key_vault.take().unwrap();
+            change(&mut config, &mut vault);
+            config.azure_key_vault = Some(vault);
+            let resolved = Settings::resolve(&config).map(drop);
+            if expected.is_empty() {
+                // what is in the file beside a vault does not count
+                assert_eq!(resolved, Ok(()));
+                continue;
+            }
+            let text = resolved.unwrap_err().to_string();
+            assert!(text.contains(expected), "{text}");
+            assert!(!text.contains("s3cret"), "{text}");
+        }
+        let mut config = with_vault();
+        config.azure_key_vault = None;
+        let text = Settings::resolve(&config).unwrap_err().to_string();
+        assert!(text.contains("azure_key_vault is missing"), "{text}");
     }
 
     #[test]
