@@ -66,8 +66,8 @@ pub struct VaultConfig {
     /// Settings for `azure_key_vault`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub azure_key_vault: Option<AzureKeyVaultConfig>,
-    /// Proxies for calls to the vault and to the tenant that lets in to it. Without, it is
-    /// what the environment of controller and listener says.
+    /// Proxies for calls to the vault and to its tenant's login. Without them, the environment
+    /// of controller and listener decides.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proxy: Option<ProxyConfig>,
 }

@@ -106,21 +106,24 @@ impl Access {
 
     /// Makes a call. When the service refuses the credentials, their vault is read again; with
     /// other ones the call is made once more.
-    pub(super) async fn call<T>(
+    pub(super) async fn call<T, F>(
         &self,
-        call: impl AsyncFn(&Client) -> Result<T, Error>,
-    ) -> Result<T, Failure> {
+        call: impl Fn(Arc<Client>) -> F + Send,
+    ) -> Result<T, Failure>
+    where
+        F: Future<Output = Result<T, Error>> + Send,
+    {
         let began = Instant::now();
         let client = match self.client() {
             Some(client) => client,
             None => self.look_up(began).await?,
         };
-        let error = match call(&client).await {
+        let error = match call(Arc::clone(&client)).await {
             Err(error) if error.kind == ErrorKind::Unauthorized => error,
             result => return result.map_err(Failure::from),
         };
         match self.look_up(began).await {
-            Ok(other) if !Arc::ptr_eq(&other, &client) => Ok(call(&other).await?),
+            Ok(other) if !Arc::ptr_eq(&other, &client) => Ok(call(other).await?),
             _ => Err(error.into()),
         }
     }

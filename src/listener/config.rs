@@ -151,7 +151,7 @@ pub enum CredentialsFrom {
     /// In the file itself.
     File(Credentials),
     /// In a vault.
-    Vault(VaultSettings),
+    Vault(Box<VaultSettings>),
 }
 
 /// A vault, and where the credentials are in it.
@@ -223,7 +223,10 @@ fn credentials(config: &ListenerConfig) -> Result<CredentialsFrom, String> {
             "vault_type is missing, and azure_key_vault is set; set it to {AZURE_KEY_VAULT}"
         )),
         "" => credentials_of_file(config).map(CredentialsFrom::File),
-        AZURE_KEY_VAULT => vault(config).map(CredentialsFrom::Vault),
+        AZURE_KEY_VAULT => {
+            let vault = vault(config)?;
+            Ok(CredentialsFrom::Vault(Box::new(vault)))
+        }
         other => Err(format!(
             "vault_type \"{other}\" is not a kind of vault; set it to {AZURE_KEY_VAULT}"
         )),

@@ -170,6 +170,7 @@ impl Hands {
     }
 
     async fn perform(&mut self, task: Task) -> Outcome {
+        let set = self.scale_set;
         match task {
             Task::Open => {
                 // of one that the service says it does not know it may know enough to hold it
@@ -177,9 +178,10 @@ impl Hands {
                 if let Err(failure) = self.close().await {
                     tracing::debug!(error = %failure, "the session before is gone");
                 }
+                let owner = &self.owner;
                 let opened = self
                     .access
-                    .call(async |client| client.open_session(self.scale_set, &self.owner).await)
+                    .call(|client| async move { client.open_session(set, owner).await })
                     .await;
                 Outcome::Opened(self.keep(opened))
             }
@@ -192,18 +194,17 @@ impl Hands {
                 let Some(session) = &self.session else {
                     return Outcome::Polled(Err(no_session()), Duration::ZERO);
                 };
-                let polled = self
-                    .access
-                    .call(async |client| client.get_message(session, after, capacity).await);
+                let polled = self.access.call(|client| async move {
+                    client.get_message(session, after, capacity).await
+                });
                 Outcome::Polled(polled.await, began.elapsed())
             }
             Task::Acquire(requests) => Outcome::Acquired(match &self.session {
                 Some(session) => {
+                    let requests = &requests;
                     self.access
-                        .call(async |client| {
-                            client
-                                .acquire_jobs(self.scale_set, session, &requests)
-                                .await
+                        .call(|client| async move {
+                            client.acquire_jobs(set, session, requests).await
                         })
                         .await
                 }
@@ -213,7 +214,7 @@ impl Hands {
             Task::Acknowledge(id) => Outcome::Acknowledged(match &self.session {
                 Some(session) => {
                     self.access
-                        .call(async |client| client.delete_message(session, id).await)
+                        .call(|client| async move { client.delete_message(session, id).await })
                         .await
                 }
                 None => Err(no_session()),
@@ -242,9 +243,10 @@ impl Hands {
         let Some(session) = &self.session else {
             return Err(no_session());
         };
+        let (set, id) = (self.scale_set, &session.id);
         let refreshed = self
             .access
-            .call(async |client| client.refresh_session(self.scale_set, &session.id).await)
+            .call(|client| async move { client.refresh_session(set, id).await })
             .await;
         self.keep(refreshed)
     }
@@ -253,9 +255,10 @@ impl Hands {
         let Some(session) = self.session.take() else {
             return Ok(());
         };
+        let (set, id) = (self.scale_set, &session.id);
         let deleted = self
             .access
-            .call(async |client| client.delete_session(self.scale_set, &session.id).await);
+            .call(|client| async move { client.delete_session(set, id).await });
         match timeout(CLOSING, deleted).await {
             Ok(result) => result,
             Err(_) => Err(Failure::new(

@@ -7,7 +7,11 @@
 mod client;
 mod mistakes;
 #[path = "../support/stage/mod.rs"]
-#[allow(dead_code, reason = "shared with other tests, which use other parts")]
+#[allow(
+    dead_code,
+    unused_imports,
+    reason = "shared with other tests, which use other parts"
+)]
 mod stage;
 #[path = "../support/mod.rs"]
 #[allow(dead_code, reason = "shared with other tests, which use other parts")]

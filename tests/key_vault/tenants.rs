@@ -22,6 +22,12 @@ use crate::world::{NAME, TOKEN, World, value};
 #[derive(Default)]
 struct Secrets(Mutex<BTreeMap<String, Secret>>);
 
+impl Secrets {
+    fn put(&self, name: &str, secret: Secret) {
+        self.0.lock().unwrap().insert(name.to_owned(), secret);
+    }
+}
+
 impl Sources for Secrets {
     fn secret(
         &self,
@@ -172,9 +178,7 @@ async fn the_vaults_own_proxy_leads_to_vault_and_login_and_nowhere_else() {
         data: Some(data.into()),
         ..Secret::default()
     };
-    let mut secrets = tenants.secrets.0.lock().unwrap();
-    secrets.insert("vault-login".to_owned(), secret);
-    drop(secrets);
+    tenants.secrets.put("vault-login", secret);
 
     let mut tenant = tenants.tenant();
     tenant.proxy = Some(proxy("http://github.proxy:2", ""));
