@@ -6,6 +6,7 @@
 
 mod client;
 mod mistakes;
+mod scene;
 #[path = "../support/stage/mod.rs"]
 #[allow(
     dead_code,

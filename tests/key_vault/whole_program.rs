@@ -6,111 +6,15 @@ use std::time::Duration;
 use impresario::api::ListenerConfig;
 use impresario::simulation::actions_service::Outcome;
 use impresario::simulation::cluster::CONTROLLER_NAMESPACE;
-use impresario::simulation::key_vault::KeyVault as EmbeddedVault;
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::ResourceExt;
-use serde_json::{Value, json};
-use tempfile::TempDir;
-use url::Url;
 
-use crate::stage::manifests::{RUN, SET, namespace, scale_set};
-use crate::stage::{Stage, play};
-use crate::world::{APPLICATION, CLIENT, NAME, TENANT, TOKEN, URL, value};
+use crate::scene::{JOB, Scene};
+use crate::stage::manifests::SET;
+use crate::stage::play;
+use crate::world::{NAME, TOKEN, value};
 
-const JOB: Duration = Duration::from_secs(20);
 const ROTATED: &str = "ghp_RotatedInTheVault";
-
-struct Scene {
-    stage: Stage,
-    vault: EmbeddedVault,
-    folder: TempDir,
-}
-
-impl Scene {
-    async fn new(seed: u64) -> Self {
-        let mut vault = None;
-        let stage = Stage::embedded_with(seed, |options| {
-            options.keep_log = true;
-            let url = Url::parse(URL).unwrap();
-            let made = EmbeddedVault::new(options.clock.clone(), &url);
-            options.key_vault = Some(made.clone());
-            vault = Some(made);
-        })
-        .await;
-        stage.start_controller();
-        let vault = vault.unwrap();
-        vault
-            .register(TENANT, CLIENT, APPLICATION.as_bytes())
-            .unwrap();
-        vault.put(NAME, &value(TOKEN));
-        stage.actions.accept_only([TOKEN]);
-        let folder = tempfile::tempdir().unwrap();
-        let scene = Self {
-            stage,
-            vault,
-            folder,
-        };
-        scene.mount();
-        scene
-    }
-
-    /// Mounts the certificate, in all pods.
-    fn mount(&self) {
-        std::fs::write(self.certificate(), APPLICATION).unwrap();
-    }
-
-    fn unmount(&self) {
-        std::fs::remove_file(self.certificate()).unwrap();
-    }
-
-    fn certificate(&self) -> String {
-        let path = self.folder.path().join("application.pem");
-        path.to_str().unwrap().to_owned()
-    }
-
-    /// A scale set whose credentials are in the vault. There is no Secret with any.
-    fn manifests(&self, min: i64, max: i64) -> Vec<Value> {
-        let mut set = scale_set(min, max);
-        set["spec"]["githubConfigSecret"] = json!(NAME);
-        set["spec"]["vaultConfig"] = json!({
-            "type": "azure_key_vault",
-            "azureKeyVault": {
-                "url": URL,
-                "tenantId": TENANT,
-                "clientId": CLIENT,
-                "certificatePath": self.certificate(),
-            },
-        });
-        vec![namespace(RUN), set]
-    }
-
-    async fn settled(&self) {
-        self.stage
-            .within(
-                Duration::from_secs(600),
-                "the scale set is settled",
-                async || self.stage.is_settled().await && !self.stage.actions.sessions().is_empty(),
-            )
-            .await;
-        self.stage.settle().await;
-    }
-
-    async fn jobs(&self, count: usize) {
-        let before = self.stage.jobs_done();
-        self.stage.queue_jobs(count, SET, JOB);
-        self.stage
-            .until("the jobs are done", async || {
-                self.stage.jobs_done() == before + count
-            })
-            .await;
-    }
-
-    async fn listener(&self) -> String {
-        let pods = self.stage.listener_pods().await;
-        let uids = pods.iter().map(|pod| pod.uid().unwrap());
-        uids.collect::<Vec<_>>().join(" ")
-    }
-}
 
 #[test]
 fn a_scale_set_lives_on_credentials_from_a_vault_alone() {
@@ -159,7 +63,7 @@ fn a_rotated_credential_reaches_controller_and_listener_in_place() {
         stage.actions.expire_queue_tokens();
         scene.jobs(2).await;
         let asked = stage.warden.calls("create_registration_token") - refused;
-        assert!(asked <= 2, "{asked} tries for controller and listener");
+        assert_eq!(asked, 2, "once by the controller, once by the listener");
 
         // and without any care, under way
         stage.queue_jobs(3, SET, JOB);
@@ -235,9 +139,7 @@ fn a_vault_that_is_down_for_two_minutes_is_waited_for() {
             scene.vault.revoke_tokens();
             let pod = &stage.listener_pods().await[0];
             let (name, old) = (pod.name_any(), scene.listener().await);
-            stage
-                .delete::<k8s_openapi::api::core::v1::Pod>(CONTROLLER_NAMESPACE, &name)
-                .await;
+            stage.delete::<Pod>(CONTROLLER_NAMESPACE, &name).await;
             stage.pass(Duration::from_secs(120)).await;
             assert_ne!(scene.listener().await, old);
             assert!(stage.actions.sessions().is_empty());
@@ -284,6 +186,31 @@ fn what_a_person_mends_in_the_vault_needs_no_edit_of_the_scale_set() {
         scene.vault.close(false);
         scene.settled().await;
         scene.jobs(2).await;
+        stage.assert_sound();
+    });
+}
+
+#[test]
+fn a_listener_without_its_certificate_ends_and_starts_again_until_it_is_mounted() {
+    play(async || {
+        let scene = Scene::new(8).await;
+        let stage = &scene.stage;
+        stage.apply(&scene.manifests(0, 4)).await;
+        scene.settled().await;
+        // the controller has its token still, as one whose own mount is well
+        scene.unmount();
+        let name = stage.listener_pods().await[0].name_any();
+        stage.delete::<Pod>(CONTROLLER_NAMESPACE, &name).await;
+        let mut seen = std::collections::BTreeSet::new();
+        for _ in 0..60 {
+            seen.insert(scene.listener().await);
+            stage.pass(Duration::from_secs(1)).await;
+        }
+        assert!((3..10).contains(&seen.len()), "started {seen:?}");
+        scene.mount();
+        scene.settled().await;
+        scene.jobs(2).await;
+        stage.settle().await;
         stage.assert_sound();
     });
 }
