@@ -190,11 +190,11 @@ impl Clients {
                 return outcome.clone();
             }
         }
-        let (old, old_vault) = match resolved.take() {
-            Some(Resolved { outcome, vault, .. }) => (outcome.ok(), vault),
+        // what there is stays until there is something else: this call may be given up
+        let (old, mut vault) = match &*resolved {
+            Some(Resolved { outcome, vault, .. }) => (outcome.clone().ok(), vault.clone()),
             None => (None, None),
         };
-        let mut vault = old_vault;
         let reading = self.0.resolve(tenant, &mut vault);
         let read = if old.is_some() && newer_than.is_none() {
             let read = tokio::time::timeout(IN_USE, reading).await;
