@@ -33,7 +33,15 @@ const LISTENER_METRICS: &[&str] = &[
 
 #[test]
 fn every_kustomization_lists_all_that_stands_beside_it() {
-    for folder in ["crd", "rbac", "manager", "samples", "prometheus", "."] {
+    for folder in [
+        "crd",
+        "rbac",
+        "manager",
+        "samples",
+        "samples/key-vault",
+        "prometheus",
+        ".",
+    ] {
         let folder = config(folder);
         let text = fs::read_to_string(folder.join("kustomization.yaml")).unwrap();
         let kustomization: Value = serde_saphyr::from_str(&text).unwrap();
@@ -69,6 +77,23 @@ fn the_sample_is_a_pool_from_one_to_ten_with_credentials() {
         .map(|(key, value)| (key, k8s_openapi::ByteString(value.into_bytes())))
         .collect();
     assert!(Credentials::from_data(&data).is_ok());
+}
+
+#[test]
+fn the_sample_with_a_vault_mounts_its_certificate_into_the_listener() {
+    let scale_set: AutoscalingRunnerSet =
+        one(&objects("samples/key-vault"), "AutoscalingRunnerSet");
+    assert_eq!(scale_set.validate(), Ok(()));
+    let vault = scale_set.spec.vault_config.unwrap();
+    let path = vault.azure_key_vault.unwrap().certificate_path;
+    let pod = scale_set.spec.listener_template.unwrap().spec.unwrap();
+    let mounts = pod.containers[0].volume_mounts.as_ref().unwrap();
+    let mount = mounts
+        .iter()
+        .find(|mount| path.starts_with(&mount.mount_path));
+    let mount = mount.unwrap_or_else(|| panic!("{path} is not mounted"));
+    let volumes = pod.volumes.unwrap();
+    assert!(volumes.iter().any(|volume| volume.name == mount.name));
 }
 
 #[test]

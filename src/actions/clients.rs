@@ -12,20 +12,27 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{ConfigMap, ConfigMapKeySelector, Secret};
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::SecretString;
 use serde_json::json;
 use tokio::time::{Instant, timeout};
 
 use super::client::Client;
+use super::credentials::{
+    CredentialSource, KubernetesSecrets, SourceError, read_credentials, same_credentials,
+};
 use super::error::{Error, ErrorKind};
 use super::options::{ClientOptions, Observer, UserAgent};
 use super::proxy::{Proxies, ProxyServer};
 use super::transport::{TransportOptions, Transports};
+use super::vault::KeyVault;
 use crate::api::constants::keys;
-use crate::api::{ConfigUrl, Credentials, ProxyConfig, ProxyServerConfig};
+use crate::api::{
+    AZURE_KEY_VAULT, AzureKeyVaultConfig, ConfigUrl, Credentials, ProxyConfig, ProxyServerConfig,
+    VaultConfig,
+};
 use crate::clock::Clock;
 use crate::messages::{
-    ActionsAnswer, ActionsError, ActionsErrorKind, ActionsRequest, KubeError, KubeErrorKind, Tenant,
+    ActionsAnswer, ActionsError, ActionsErrorKind, ActionsRequest, KubeError, Tenant,
 };
 
 /// Where Secrets and ConfigMaps are read from; `None` says that there is no such object.
@@ -94,6 +101,7 @@ struct Shared {
     options: ClientsOptions,
     tenants: Mutex<Tenants>,
     clients: Mutex<Vec<(Identity, Weak<Client>)>>,
+    vaults: Mutex<Vec<(VaultIdentity, Weak<KeyVault>)>>,
 }
 
 #[derive(Default)]
@@ -116,6 +124,8 @@ struct Resolved {
     read: Instant,
     /// How long it is used before the sources are read again.
     good_for: Duration,
+    /// Kept here for its access token.
+    vault: Option<Arc<KeyVault>>,
 }
 
 /// What makes two tenants share a client.
@@ -124,6 +134,16 @@ struct Identity {
     credentials: Credentials,
     transport: TransportOptions,
 }
+
+/// What makes two tenants share a vault.
+#[derive(PartialEq, Eq)]
+struct VaultIdentity {
+    config: AzureKeyVaultConfig,
+    proxies: Proxies,
+}
+
+/// How long a call waits for sources to be read again while there is a client to use.
+const IN_USE: Duration = Duration::from_secs(5);
 
 impl Clients {
     /// Clients that read from these sources and send over these transports.
@@ -141,6 +161,7 @@ impl Clients {
             options,
             tenants: Mutex::default(),
             clients: Mutex::default(),
+            vaults: Mutex::default(),
         }))
     }
 
@@ -183,6 +204,7 @@ impl Clients {
             outcome,
             read,
             good_for,
+            ..
         }) = &*resolved
         {
             let fresh = match outcome {
@@ -194,24 +216,34 @@ impl Clients {
                 return outcome.clone();
             }
         }
+        // what there is stays until there is something else: this call may be given up
+        let (old, mut vault) = match &*resolved {
+            Some(Resolved { outcome, vault, .. }) => (outcome.clone().ok(), vault.clone()),
+            None => (None, None),
+        };
+        let patience = if old.is_some() && newer_than.is_none() {
+            IN_USE
+        } else {
+            PATIENCE
+        };
+        let reading = self.0.resolve(tenant, &mut vault);
+        let answer = timeout(patience, reading).await;
         let sync_period = self.0.options.sync_period;
-        let answer = timeout(PATIENCE, self.0.resolve(tenant)).await;
-        let (outcome, good_for) = match (answer.unwrap_or_else(|_| Err(silent())), resolved.take())
-        {
+        let (outcome, good_for) = match (answer.unwrap_or_else(|_| Err(silent(patience))), old) {
             // Sources that cannot be read for the moment leave the client in use, and are not
             // waited for by one call after the other.
-            (
-                Err(error),
-                Some(Resolved {
-                    outcome: Ok(old), ..
-                }),
-            ) if error.kind == ActionsErrorKind::Unavailable => (Ok(old), sync_period),
+            (Err(error), Some(old)) if error.kind == ActionsErrorKind::Unavailable => {
+                (Ok(old), sync_period)
+            }
+            // a vault is somebody else's service: it is not asked at every call
+            (outcome, _) if tenant.vault.is_some() => (outcome, sync_period),
             (outcome, _) => (outcome, sync_period.min(BURST)),
         };
         *resolved = Some(Resolved {
             outcome: outcome.clone(),
             read: Instant::now(),
             good_for,
+            vault,
         });
         outcome
     }
@@ -255,19 +287,29 @@ impl Shared {
         clients.retain(|(_, client)| client.strong_count() > 0);
     }
 
-    async fn resolve(&self, tenant: &Tenant) -> Result<Arc<Client>, ActionsError> {
+    /// The tenant's client, from sources read now. Puts its vault beside it, if it has one.
+    async fn resolve(
+        &self,
+        tenant: &Tenant,
+        vault: &mut Option<Arc<KeyVault>>,
+    ) -> Result<Arc<Client>, ActionsError> {
         let url =
             ConfigUrl::parse(&tenant.config_url).map_err(|error| config(error.to_string()))?;
-        if tenant.vault.is_some() {
-            return Err(config(
-                "vaultConfig is set, but this build cannot read credentials from a vault yet: \
-                 put them into a Secret and remove vaultConfig"
-                    .to_owned(),
-            ));
-        }
-        let credentials = self.credentials(&tenant.namespace, &tenant.secret).await?;
+        let secrets = KubernetesSecrets {
+            sources: &self.sources,
+            namespace: &tenant.namespace,
+            field: "githubConfigSecret",
+        };
+        let source: &dyn CredentialSource = match &tenant.vault {
+            Some(config) => {
+                let found = self.vault(&tenant.namespace, config).await?;
+                &**vault.insert(found)
+            }
+            None => &secrets,
+        };
+        let credentials = read_credentials(source, &tenant.secret).await?;
         let proxies = match &tenant.proxy {
-            Some(proxy) => self.proxies(&tenant.namespace, proxy).await?,
+            Some(proxy) => self.proxies(&tenant.namespace, "proxy", proxy).await?,
             None => self.options.default_proxies.clone(),
         };
         let certificate = tenant.tls.as_ref().and_then(|tls| {
@@ -323,19 +365,65 @@ impl Shared {
         Ok(client)
     }
 
-    async fn credentials(&self, namespace: &str, name: &str) -> Result<Credentials, ActionsError> {
-        let secret = self.secret(namespace, name, "githubConfigSecret").await?;
-        Credentials::from_data(&secret.data.unwrap_or_default())
-            .map_err(|error| unusable(format!("Secret {namespace}/{name} is not usable: {error}")))
+    /// The vault of this configuration, a new one when there is none yet.
+    async fn vault(
+        &self,
+        namespace: &str,
+        vault: &VaultConfig,
+    ) -> Result<Arc<KeyVault>, ActionsError> {
+        if vault.vault_type != AZURE_KEY_VAULT {
+            return Err(config(format!(
+                "vaultConfig.type \"{}\" is not a kind of vault: use {AZURE_KEY_VAULT}",
+                vault.vault_type
+            )));
+        }
+        let azure = vault.azure_key_vault.clone().ok_or_else(|| {
+            let message = "vaultConfig.azureKeyVault is not set: give url, tenantId, clientId \
+                           and certificatePath";
+            config(message.to_owned())
+        })?;
+        let proxies = match &vault.proxy {
+            Some(proxy) => self.proxies(namespace, "vaultConfig.proxy", proxy).await?,
+            None => self.options.default_proxies.clone(),
+        };
+        self.shared_vault(VaultIdentity {
+            config: azure,
+            proxies,
+        })
     }
 
-    async fn proxies(&self, namespace: &str, proxy: &ProxyConfig) -> Result<Proxies, ActionsError> {
-        let http = self
-            .proxy_server(namespace, "http", proxy.http.as_ref())
-            .await?;
-        let https = self
-            .proxy_server(namespace, "https", proxy.https.as_ref())
-            .await?;
+    fn shared_vault(&self, identity: VaultIdentity) -> Result<Arc<KeyVault>, ActionsError> {
+        let mut vaults = self.vaults.lock().unwrap_or_else(PoisonError::into_inner);
+        vaults.retain(|(_, vault)| vault.strong_count() > 0);
+        let known = vaults.iter().find(|(known, _)| *known == identity);
+        if let Some(vault) = known.and_then(|(_, vault)| vault.upgrade()) {
+            return Ok(vault);
+        }
+        let transport = self.transports.transport(&TransportOptions {
+            root_ca: None,
+            proxies: identity.proxies.clone(),
+        });
+        let transport = transport.map_err(|error| config(error.to_string()))?;
+        let (clock, observer) = (self.clock.clone(), self.options.observer.clone());
+        let vault = KeyVault::new(&identity.config, transport, clock, observer);
+        let vault = Arc::new(vault.map_err(SourceError::from)?);
+        vaults.push((identity, Arc::downgrade(&vault)));
+        Ok(vault)
+    }
+
+    /// The proxies that a field of this name configures.
+    async fn proxies(
+        &self,
+        namespace: &str,
+        field: &str,
+        proxy: &ProxyConfig,
+    ) -> Result<Proxies, ActionsError> {
+        let http = format!("{field}.http");
+        let http = self.proxy_server(namespace, &http, proxy.http.as_ref());
+        let http = http.await?;
+        let https = format!("{field}.https");
+        let https = self.proxy_server(namespace, &https, proxy.https.as_ref());
+        let https = https.await?;
         Ok(Proxies::new(
             http,
             https,
@@ -346,22 +434,27 @@ impl Shared {
     async fn proxy_server(
         &self,
         namespace: &str,
-        scheme: &str,
+        field: &str,
         server: Option<&ProxyServerConfig>,
     ) -> Result<Option<ProxyServer>, ActionsError> {
         let Some(server) = server.filter(|server| !server.url.is_empty()) else {
             return Ok(None);
         };
-        let parsed = ProxyServer::parse(&server.url)
-            .map_err(|error| config(format!("proxy.{scheme}: {error}")))?;
+        let parsed =
+            ProxyServer::parse(&server.url).map_err(|error| config(format!("{field}: {error}")))?;
         let name = &server.credential_secret_ref;
         if name.is_empty() {
             return Ok(Some(parsed));
         }
-        let field = format!("proxy.{scheme}.credentialSecretRef");
-        let secret = self.secret(namespace, name, &field).await?;
+        let field = format!("{field}.credentialSecretRef");
+        let secrets = KubernetesSecrets {
+            sources: &self.sources,
+            namespace,
+            field: &field,
+        };
+        let fields = secrets.fields(name).await?;
         let value = |key: &str| {
-            let bytes = secret.data.as_ref().and_then(|data| data.get(key));
+            let bytes = fields.get(key);
             let text = bytes.and_then(|bytes| String::from_utf8(bytes.0.clone()).ok());
             text.ok_or_else(|| {
                 unusable(format!(
@@ -386,7 +479,7 @@ impl Shared {
         let optional = selector.optional.unwrap_or_default();
         let read = self.sources.config_map(namespace, name).await;
         let what = format!("ConfigMap {namespace}/{name}");
-        let map = match read.map_err(|error| unreadable(&what, &error))? {
+        let map = match read.map_err(|error| SourceError::from_kube(&what, &error))? {
             Some(map) => map,
             None if optional => return Ok(None),
             None => {
@@ -407,22 +500,6 @@ impl Shared {
             ))),
         }
     }
-
-    async fn secret(
-        &self,
-        namespace: &str,
-        name: &str,
-        field: &str,
-    ) -> Result<Secret, ActionsError> {
-        let what = format!("Secret {namespace}/{name}");
-        let read = self.sources.secret(namespace, name).await;
-        read.map_err(|error| unreadable(&what, &error))?
-            .ok_or_else(|| {
-                unusable(format!(
-                    "{what}, named by {field}, does not exist: create it, or correct {field}"
-                ))
-            })
-    }
 }
 
 impl PartialEq for Identity {
@@ -433,35 +510,18 @@ impl PartialEq for Identity {
     }
 }
 
-fn same_credentials(one: &Credentials, other: &Credentials) -> bool {
-    let same =
-        |one: &SecretString, other: &SecretString| one.expose_secret() == other.expose_secret();
-    match (one, other) {
-        (Credentials::Token(one), Credentials::Token(other)) => same(one, other),
-        (
-            Credentials::App {
-                app_id,
-                installation_id,
-                private_key,
-            },
-            Credentials::App {
-                app_id: other_app_id,
-                installation_id: other_installation_id,
-                private_key: other_private_key,
-            },
-        ) => {
-            app_id == other_app_id
-                && installation_id == other_installation_id
-                && same(private_key, other_private_key)
-        }
-        _ => false,
-    }
-}
-
 fn config(message: String) -> ActionsError {
     ActionsError {
         kind: ActionsErrorKind::Config,
         message,
+        retry_after: None,
+    }
+}
+
+fn unavailable(message: &str) -> ActionsError {
+    ActionsError {
+        kind: ActionsErrorKind::Unavailable,
+        message: message.to_owned(),
         retry_after: None,
     }
 }
@@ -474,27 +534,12 @@ fn unusable(message: String) -> ActionsError {
     }
 }
 
-fn silent() -> ActionsError {
-    let seconds = PATIENCE.as_secs();
+fn silent(patience: Duration) -> ActionsError {
+    let seconds = patience.as_secs();
     ActionsError {
         kind: ActionsErrorKind::Unavailable,
         message: format!("the credentials could not be read within {seconds} s"),
         retry_after: None,
-    }
-}
-
-fn unreadable(what: &str, error: &KubeError) -> ActionsError {
-    let (kind, advice) = match error.kind {
-        KubeErrorKind::Forbidden => (
-            ActionsErrorKind::Credentials,
-            ": let the controller read it",
-        ),
-        _ => (ActionsErrorKind::Unavailable, ""),
-    };
-    ActionsError {
-        kind,
-        message: format!("{what} cannot be read: {error}{advice}"),
-        retry_after: error.retry_after,
     }
 }
 

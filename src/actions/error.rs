@@ -198,7 +198,7 @@ pub(super) fn without_bom(body: &[u8]) -> &[u8] {
 }
 
 /// One line of bounded length, without the secret in any form that it may be repeated in.
-fn presentable(message: &str, secret: &str) -> String {
+pub(super) fn presentable(message: &str, secret: &str) -> String {
     const LONGEST: usize = 400;
     let mut message = message.to_owned();
     let forms = forms(secret);

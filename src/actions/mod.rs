@@ -9,7 +9,7 @@
 //! ```text
 //!  ActionsRequest ─► Clients ─► Client ─► Transport ─► reqwest, or the embedded service
 //!                      │           └ tokens: credentials ─► registration ─► tenant
-//!                      └ Sources: Secrets and ConfigMaps
+//!                      └ CredentialSource: Secrets of Kubernetes, or a KeyVault
 //! ```
 //!
 //! No secret reaches a log, an error or a `Debug` text.
@@ -17,6 +17,7 @@
 mod app_key;
 mod client;
 mod clients;
+mod credentials;
 mod error;
 mod exchange;
 mod options;
@@ -26,10 +27,14 @@ mod session;
 mod tokens;
 mod transport;
 mod trouble;
+mod vault;
 mod wire;
 
 pub use client::Client;
 pub use clients::{Clients, ClientsOptions, Sources};
+pub use credentials::{
+    CredentialSource, Fields, SourceError, SourceErrorKind, read_credentials, same_credentials,
+};
 pub use error::{Error, ErrorKind, Ids};
 pub use options::{COMMIT, ClientOptions, Observer, UserAgent};
 pub(crate) use proxy::percent_decode;
@@ -39,3 +44,4 @@ pub use transport::{
     ReqwestTransport, ReqwestTransports, Transport, TransportError, TransportErrorKind,
     TransportOptions, Transports,
 };
+pub use vault::{KeyVault, VaultError};

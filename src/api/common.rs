@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::ConfigMapKeySelector;
 use schemars::JsonSchema;
 use serde::de::IntoDeserializer;
 use serde::{Deserialize, Deserializer, Serialize};
+use url::{Host, Url};
 
 /// Proxies for calls to GitHub, and the hosts reached without them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -52,6 +53,9 @@ pub struct TlsCertificateSource {
     pub config_map_key_ref: Option<ConfigMapKeySelector>,
 }
 
+/// The one kind of vault there is.
+pub const AZURE_KEY_VAULT: &str = "azure_key_vault";
+
 /// A vault that holds the GitHub credentials in place of a Kubernetes Secret.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
@@ -62,7 +66,8 @@ pub struct VaultConfig {
     /// Settings for `azure_key_vault`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub azure_key_vault: Option<AzureKeyVaultConfig>,
-    /// Proxies for calls to the vault.
+    /// Proxies for calls to the vault and to its tenant's login. Without them, the environment
+    /// of controller and listener decides.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proxy: Option<ProxyConfig>,
 }
@@ -77,8 +82,70 @@ pub struct AzureKeyVaultConfig {
     pub tenant_id: String,
     /// The application that signs in.
     pub client_id: String,
-    /// Path, inside the pod, of the certificate it signs in with.
+    /// Path, inside the pods of controller and listener, of a PEM file with the certificate
+    /// that it signs in with, and its private key.
     pub certificate_path: String,
+}
+
+impl AzureKeyVaultConfig {
+    /// What keeps it from being used: fields, in their order, each with what to do.
+    #[must_use]
+    pub fn problems(&self) -> Vec<(&'static str, &'static str)> {
+        let mut problems = Vec::new();
+        if self.url.is_empty() {
+            problems.push(("url", "is not set; give the vault's URL"));
+        } else if self.parsed_url().is_none() {
+            let problem = "is not the URL of a vault; use https://VAULT.vault.azure.net";
+            problems.push(("url", problem));
+        }
+        if self.tenant_id.is_empty() {
+            problems.push(("tenantId", "is not set; give the Entra tenant"));
+        } else if !is_tenant(&self.tenant_id) {
+            let problem =
+                "is not the id or domain of a tenant; use letters, digits, dots and dashes";
+            problems.push(("tenantId", problem));
+        }
+        if self.client_id.is_empty() {
+            let problem = "is not set; give the application that signs in";
+            problems.push(("clientId", problem));
+        }
+        if self.certificate_path.is_empty() {
+            let problem = "is not set; give the path of the certificate in the pod";
+            problems.push(("certificatePath", problem));
+        }
+        problems
+    }
+
+    /// The vault's URL. `None` when nothing can be fetched from it: it is none, or the tokens
+    /// would cross a network in the open, which this machine's own addresses are not.
+    #[must_use]
+    pub fn parsed_url(&self) -> Option<Url> {
+        let url = Url::parse(&self.url).ok()?;
+        let is_safe = match (url.scheme(), url.host()?) {
+            ("https", _) => true,
+            ("http", Host::Domain(name)) => name == "localhost",
+            ("http", Host::Ipv4(address)) => address.is_loopback(),
+            ("http", Host::Ipv6(address)) => address.is_loopback(),
+            _ => false,
+        };
+        is_safe.then_some(url)
+    }
+
+    /// Why a text cannot be the name of a secret in a Key Vault, if so.
+    #[must_use]
+    pub fn secret_name_problem(name: &str) -> Option<&'static str> {
+        let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+        let is_name = (1..=127).contains(&name.len()) && name.bytes().all(is_part);
+        (!is_name).then_some(
+            "is not the name of a secret in a Key Vault; it has at most 127 letters, digits and \
+             dashes",
+        )
+    }
+}
+
+fn is_tenant(text: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.';
+    text.bytes().all(is_part) && !text.starts_with('.')
 }
 
 /// Which of the listener's metrics exist, by name without or with their `gha_` prefix.

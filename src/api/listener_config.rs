@@ -7,7 +7,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::common::{AzureKeyVaultConfig, MetricsConfig, ProxyConfig};
+use super::common::{AzureKeyVaultConfig, MetricsConfig};
 
 /// The listener's configuration. Its `Debug` shows no credentials.
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -23,10 +23,7 @@ pub struct ListenerConfig {
     pub vault_lookup_key: String,
     /// The vault.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub azure_key_vault: Option<AzureKeyVaultConfig>,
-    /// Proxies for calls to the vault.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub vault_proxy: Option<ProxyConfig>,
+    pub azure_key_vault: Option<ListenerVault>,
     /// App id or client id of a GitHub App.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub github_app_id: String,
@@ -82,6 +79,64 @@ impl fmt::Debug for ListenerConfig {
             .field("min_runners", &self.min_runners)
             .field("max_runners", &self.max_runners)
             .finish_non_exhaustive()
+    }
+}
+
+/// The vault that a listener reads its credentials from, in the file's own spelling.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ListenerVault {
+    /// The vault's URL.
+    pub url: String,
+    /// The Entra tenant.
+    pub tenant_id: String,
+    /// The application that signs in.
+    pub client_id: String,
+    /// Path of the certificate it signs in with.
+    pub certificate_path: String,
+    /// Proxies for calls to the vault; absent leaves it to the environment.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub proxy: Option<ListenerVaultProxy>,
+}
+
+/// Proxies for calls to the vault. The URLs hold the credentials, since a listener may read no
+/// Secret; so there is no `Debug`.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ListenerVaultProxy {
+    /// Proxy for `http` targets.
+    #[serde(rename = "HTTPProxy", skip_serializing_if = "String::is_empty")]
+    pub http: String,
+    /// Proxy for `https` targets.
+    #[serde(rename = "HTTPSProxy", skip_serializing_if = "String::is_empty")]
+    pub https: String,
+    /// What is reached directly, apart by commas.
+    #[serde(rename = "NoProxy", skip_serializing_if = "String::is_empty")]
+    pub no_proxy: String,
+}
+
+impl ListenerVault {
+    /// The vault of a scale set's spec, for its listener.
+    #[must_use]
+    pub fn new(vault: &AzureKeyVaultConfig, proxy: Option<ListenerVaultProxy>) -> Self {
+        Self {
+            url: vault.url.clone(),
+            tenant_id: vault.tenant_id.clone(),
+            client_id: vault.client_id.clone(),
+            certificate_path: vault.certificate_path.clone(),
+            proxy,
+        }
+    }
+
+    /// The same, in the spec's words.
+    #[must_use]
+    pub fn vault(&self) -> AzureKeyVaultConfig {
+        AzureKeyVaultConfig {
+            url: self.url.clone(),
+            tenant_id: self.tenant_id.clone(),
+            client_id: self.client_id.clone(),
+            certificate_path: self.certificate_path.clone(),
+        }
     }
 }
 

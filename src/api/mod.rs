@@ -30,8 +30,9 @@ pub use autoscaling_runner_set::{
     AutoscalingRunnerSetStatus,
 };
 pub use common::{
-    AzureKeyVaultConfig, CounterMetric, GaugeMetric, HistogramMetric, MetricsConfig, ProxyConfig,
-    ProxyServerConfig, ResourceMeta, TlsCertificateSource, TlsConfig, VaultConfig,
+    AZURE_KEY_VAULT, AzureKeyVaultConfig, CounterMetric, GaugeMetric, HistogramMetric,
+    MetricsConfig, ProxyConfig, ProxyServerConfig, ResourceMeta, TlsCertificateSource, TlsConfig,
+    VaultConfig,
 };
 pub use config_url::{ConfigScope, ConfigUrl, ConfigUrlError};
 pub use crd::{CrdFile, crd_files, crds};
@@ -42,7 +43,7 @@ pub use ephemeral_runner::{
 pub use ephemeral_runner_set::{
     EphemeralRunnerSet, EphemeralRunnerSetPhase, EphemeralRunnerSetSpec, EphemeralRunnerSetStatus,
 };
-pub use listener_config::ListenerConfig;
+pub use listener_config::{ListenerConfig, ListenerVault, ListenerVaultProxy};
 pub use manifest::{ManifestError, ManifestObject, ManifestProblem, read_manifests};
 pub use structure::structure_problems;
 pub use validation::{FieldProblem, MAX_SCALE_SET_NAME, ValidationErrors};

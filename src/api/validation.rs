@@ -9,7 +9,10 @@ use std::fmt;
 use k8s_openapi::api::core::v1::{Container, PodTemplateSpec};
 use url::Url;
 
-use super::common::{HistogramMetric, ProxyConfig, ResourceMeta, TlsConfig, VaultConfig};
+use super::common::{
+    AZURE_KEY_VAULT, AzureKeyVaultConfig, HistogramMetric, ProxyConfig, ResourceMeta, TlsConfig,
+    VaultConfig,
+};
 use super::constants::RUNNER_CONTAINER;
 use super::names::{key_problem, label_value_problem, subdomain_problem};
 use super::{AutoscalingRunnerSet, ConfigUrl};
@@ -19,8 +22,6 @@ use super::{AutoscalingRunnerSet, ConfigUrl};
 pub const MAX_SCALE_SET_NAME: usize = 45;
 /// Longest name or label that jobs use in `runs-on`.
 const MAX_RUNS_ON: usize = 256;
-/// The one kind of vault there is.
-const AZURE_KEY_VAULT: &str = "azure_key_vault";
 
 /// One field that does not make sense.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -164,6 +165,11 @@ impl Check {
             self.problem("spec.githubConfigSecret", message);
         } else if spec.vault_config.is_none() {
             self.name("spec.githubConfigSecret", &spec.github_config_secret);
+        } else if let Some(problem) =
+            AzureKeyVaultConfig::secret_name_problem(&spec.github_config_secret)
+        {
+            let message = format!("\"{}\" {problem}", spec.github_config_secret);
+            self.problem("spec.githubConfigSecret", message);
         }
         if let Some(proxy) = &spec.proxy {
             self.proxy("spec.proxy", proxy);
@@ -233,28 +239,8 @@ impl Check {
             self.problem(format!("{path}.type"), message);
         }
         if let Some(azure) = &vault.azure_key_vault {
-            for (field, value, what) in [
-                ("url", &azure.url, "the vault's URL"),
-                ("tenantId", &azure.tenant_id, "the Entra tenant"),
-                (
-                    "clientId",
-                    &azure.client_id,
-                    "the application that signs in",
-                ),
-                (
-                    "certificatePath",
-                    &azure.certificate_path,
-                    "the path of the certificate in the pod",
-                ),
-            ] {
-                if value.is_empty() {
-                    let path = format!("{path}.azureKeyVault.{field}");
-                    self.problem(path, format!("is not set; give {what}"));
-                }
-            }
-            if !azure.url.is_empty() && !is_http_url(&azure.url) {
-                let message = "is not a URL; use https://VAULT.vault.azure.net";
-                self.problem(format!("{path}.azureKeyVault.url"), message);
+            for (field, problem) in azure.problems() {
+                self.problem(format!("{path}.azureKeyVault.{field}"), problem);
             }
         } else {
             let message = "is not set; give url, tenantId, clientId and certificatePath";

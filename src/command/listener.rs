@@ -1,6 +1,8 @@
 //! `impresario listener`: the listener program inside its pod. Called as `ghalistener` too.
 
-use std::path::PathBuf;
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -15,6 +17,10 @@ use crate::api::constants::env;
 use crate::clock::Clock;
 use crate::listener::{self, ConfigError, Health, ListenerEnv, ListenerMetrics, Settings};
 use crate::metrics::http::Endpoint;
+
+/// Where a container says why it ended. The kubelet puts it into the pod's status, from where
+/// the controller takes it into that of the listener.
+const LAST_WORDS: &str = "/dev/termination-log";
 
 /// Run one scale set's listener. It takes no flags: its configuration is the file that the
 /// environment variable LISTENER_CONFIG_PATH names, which the controller writes.
@@ -47,6 +53,17 @@ impl Environment {
 ///
 /// When the configuration is not usable, or the program cannot start.
 pub fn run(_: Args) -> anyhow::Result<()> {
+    listen().inspect_err(|error| leave_message(Path::new(LAST_WORDS), &format!("{error:#}")))
+}
+
+/// Writes why the program ends, where there is a file for it.
+fn leave_message(path: &Path, text: &str) {
+    let file = OpenOptions::new().write(true).truncate(true).open(path);
+    // it is logged as well
+    let _ = file.and_then(|mut file| file.write_all(text.as_bytes()));
+}
+
+fn listen() -> anyhow::Result<()> {
     let environment = Environment::read()?;
     let path = environment.config_path.as_ref();
     let config = listener::load(path.ok_or(ConfigError::NoPath)?)?;
@@ -128,4 +145,21 @@ async fn start_endpoint(
         }
     });
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_words_are_left_only_where_they_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("termination-log");
+        leave_message(&path, "nobody reads this");
+        assert!(!path.exists());
+        std::fs::write(&path, "of an earlier container, and longer").unwrap();
+        leave_message(&path, "certificatePath does not exist");
+        let left = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(left, "certificatePath does not exist");
+    }
 }

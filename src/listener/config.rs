@@ -8,8 +8,12 @@ use std::path::{Path, PathBuf};
 use k8s_openapi::ByteString;
 use serde_json::{Map, Value};
 
+use crate::actions::{Proxies, ProxyServer};
 use crate::api::constants::{env, keys};
-use crate::api::{ConfigUrl, Credentials, ListenerConfig};
+use crate::api::{
+    AZURE_KEY_VAULT, AzureKeyVaultConfig, ConfigUrl, Credentials, ListenerConfig,
+    ListenerVaultProxy,
+};
 use crate::metrics::http::parse_address;
 
 /// Paths that the listener answers itself, and that the metrics cannot have.
@@ -120,7 +124,7 @@ pub struct Settings {
     /// Whose jobs.
     pub url: ConfigUrl,
     /// As whom.
-    pub credentials: Credentials,
+    pub credentials: CredentialsFrom,
     /// Further root certificate, PEM.
     pub root_ca: Option<String>,
     /// The scale set's id in the Actions service.
@@ -139,6 +143,26 @@ pub struct Settings {
     pub metrics_path: String,
     /// How to log.
     pub log: LogSettings,
+}
+
+/// Where the credentials are.
+#[derive(Clone, Debug)]
+pub enum CredentialsFrom {
+    /// In the file itself.
+    File(Credentials),
+    /// In a vault.
+    Vault(Box<VaultSettings>),
+}
+
+/// A vault, and where the credentials are in it.
+#[derive(Clone, Debug)]
+pub struct VaultSettings {
+    /// The vault.
+    pub config: AzureKeyVaultConfig,
+    /// Key of the credentials in it.
+    pub key: String,
+    /// Proxies on the way to it; `None` leaves it to the environment.
+    pub proxies: Option<Proxies>,
 }
 
 /// How to log, in the words of the command line.
@@ -193,15 +217,69 @@ fn url(config: &ListenerConfig) -> Result<ConfigUrl, String> {
     ConfigUrl::parse(&config.configure_url).map_err(|error| format!("configure_url: {error}"))
 }
 
-/// The file's keys are those of a credentials Secret, and so are its faults.
-fn credentials(config: &ListenerConfig) -> Result<Credentials, String> {
-    if !config.vault_type.is_empty() || config.azure_key_vault.is_some() {
+fn credentials(config: &ListenerConfig) -> Result<CredentialsFrom, String> {
+    match config.vault_type.as_str() {
+        "" if config.azure_key_vault.is_some() => Err(format!(
+            "vault_type is missing, and azure_key_vault is set; set it to {AZURE_KEY_VAULT}"
+        )),
+        "" => credentials_of_file(config).map(CredentialsFrom::File),
+        AZURE_KEY_VAULT => {
+            let vault = vault(config)?;
+            Ok(CredentialsFrom::Vault(Box::new(vault)))
+        }
+        other => Err(format!(
+            "vault_type \"{other}\" is not a kind of vault; set it to {AZURE_KEY_VAULT}"
+        )),
+    }
+}
+
+fn vault(config: &ListenerConfig) -> Result<VaultSettings, String> {
+    let key = &config.vault_lookup_key;
+    if key.is_empty() {
+        return Err("vault_lookup_key is missing or empty".to_owned());
+    }
+    if let Some(problem) = AzureKeyVaultConfig::secret_name_problem(key) {
+        return Err(format!("vault_lookup_key \"{key}\" {problem}"));
+    }
+    let Some(vault) = &config.azure_key_vault else {
         return Err(
-            "vault_type: this build cannot read credentials from a vault; put them in a \
-             Kubernetes Secret, and remove vaultConfig from the AutoscalingRunnerSet"
+            "azure_key_vault is missing; it needs url, tenant_id, client_id and certificate_path"
                 .to_owned(),
         );
+    };
+    let settings = vault.vault();
+    if let Some((field, problem)) = settings.problems().first() {
+        let key = match *field {
+            "tenantId" => "tenant_id",
+            "clientId" => "client_id",
+            "certificatePath" => "certificate_path",
+            other => other,
+        };
+        return Err(format!("azure_key_vault.{key} {problem}"));
     }
+    let proxies = vault.proxy.as_ref().map(vault_proxies);
+    Ok(VaultSettings {
+        config: settings,
+        key: key.clone(),
+        proxies: proxies.transpose()?,
+    })
+}
+
+fn vault_proxies(proxy: &ListenerVaultProxy) -> Result<Proxies, String> {
+    let server = |key: &str, url: &str| {
+        let parsed = (!url.is_empty()).then(|| ProxyServer::parse(url));
+        let parsed = parsed.transpose();
+        parsed.map_err(|error| format!("azure_key_vault.proxy.{key}: {error}"))
+    };
+    Ok(Proxies::new(
+        server("HTTPProxy", &proxy.http)?,
+        server("HTTPSProxy", &proxy.https)?,
+        [proxy.no_proxy.as_str()],
+    ))
+}
+
+/// The file's keys are those of a credentials Secret, and so are its faults.
+fn credentials_of_file(config: &ListenerConfig) -> Result<Credentials, String> {
     let installation = match config.github_app_installation_id {
         0 => String::new(),
         id => id.to_string(),
@@ -324,6 +402,7 @@ mod tests {
     use secrecy::ExposeSecret;
 
     use super::*;
+    use crate::api::ListenerVault;
 
     fn config() -> ListenerConfig {
         ListenerConfig {
@@ -350,7 +429,7 @@ mod tests {
     fn a_sound_configuration_is_resolved_with_its_defaults() {
         let settings = Settings::resolve(&config()).unwrap();
         assert_eq!(settings.url.repository(), "widgets");
-        let Credentials::Token(token) = &settings.credentials else {
+        let CredentialsFrom::File(Credentials::Token(token)) = &settings.credentials else {
             panic!("not a token")
         };
         assert_eq!(token.expose_secret(), "ghp_s3cret");
@@ -371,11 +450,22 @@ mod tests {
     #[test]
     fn each_fault_names_its_key() {
         type Change = fn(&mut ListenerConfig);
-        let cases: [(Change, &str); 14] = [
+        let cases: [(Change, &str); 16] = [
             (|c| c.configure_url.clear(), "configure_url"),
             (|c| c.github_token.clear(), "github_token"),
             (|c| c.github_app_id = "7".into(), "github_app_id"),
-            (|c| c.vault_type = "azure_key_vault".into(), "vault_type"),
+            (
+                |c| c.vault_type = "hashicorp".into(),
+                "vault_type \"hashicorp\"",
+            ),
+            (
+                |c| c.vault_type = "azure_key_vault".into(),
+                "vault_lookup_key is missing",
+            ),
+            (
+                |c| c.azure_key_vault = Some(ListenerVault::default()),
+                "vault_type is missing",
+            ),
             (
                 |c| c.ephemeral_runner_set_namespace.clear(),
                 "ephemeral_runner_set_namespace is missing",
@@ -410,6 +500,91 @@ mod tests {
             assert!(text.contains(expected), "{text}");
             assert!(!text.contains("s3cret"), "{text}");
         }
+    }
+
+    fn with_vault() -> ListenerConfig {
+        ListenerConfig {
+            github_token: String::new(),
+            vault_type: "azure_key_vault".to_owned(),
+            vault_lookup_key: "github-auth".to_owned(),
+            azure_key_vault: Some(ListenerVault {
+                url: "https://acme.vault.azure.net".to_owned(),
+                tenant_id: "tenant".to_owned(),
+                client_id: "client".to_owned(),
+                certificate_path: "/certificates/a.pem".to_owned(),
+                proxy: None,
+            }),
+            ..config()
+        }
+    }
+
+    #[test]
+    fn a_vault_is_read_as_the_other_program_writes_it() {
+        let mut written = serde_json::to_value(with_vault()).unwrap();
+        written["azure_key_vault"]["proxy"] = serde_json::json!({
+            "HTTPProxy": "", "HTTPSProxy": "http://u:p@vault.proxy:1", "NoProxy": ".acme.io",
+            "CGI": false,
+        });
+        let text = serde_json::to_vec(&written).unwrap();
+        let config = parse(&text, Path::new("config.json")).unwrap();
+        let settings = Settings::resolve(&config).unwrap();
+        let CredentialsFrom::Vault(vault) = settings.credentials else {
+            panic!("not from a vault")
+        };
+        assert_eq!(vault.key, "github-auth");
+        assert_eq!(vault.config.certificate_path, "/certificates/a.pem");
+        let server = ProxyServer::parse("http://u:p@vault.proxy:1").ok();
+        assert_eq!(
+            vault.proxies,
+            Some(Proxies::new(None, server, [".acme.io"]))
+        );
+    }
+
+    #[test]
+    fn each_fault_of_a_vault_names_its_key() {
+        type Change = fn(&mut ListenerConfig, &mut ListenerVault);
+        let cases: [(Change, &str); 7] = [
+            (
+                |c, _| c.vault_lookup_key = "a/b".into(),
+                "vault_lookup_key \"a/b\"",
+            ),
+            (|_, v| v.url = "acme".into(), "azure_key_vault.url is not"),
+            (|_, v| v.tenant_id.clear(), "azure_key_vault.tenant_id is"),
+            (|_, v| v.client_id.clear(), "azure_key_vault.client_id is"),
+            (
+                |_, v| v.certificate_path.clear(),
+                "azure_key_vault.certificate_path is",
+            ),
+            (
+                |_, v| {
+                    v.proxy = Some(ListenerVaultProxy {
+                        https: "socks5://u:s3cret@p:1".to_owned(),
+                        ..ListenerVaultProxy::default()
+                    });
+                },
+                "azure_key_vault.proxy.HTTPSProxy: ",
+            ),
+            (|c, _| c.github_app_id = "7".into(), ""),
+        ];
+        for (change, expected) in cases {
+            let mut config = with_vault();
+            let mut vault = config.azure_key_vault.take().unwrap();
+            change(&mut config, &mut vault);
+            config.azure_key_vault = Some(vault);
+            let resolved = Settings::resolve(&config).map(drop);
+            if expected.is_empty() {
+                // what is in the file beside a vault does not count
+                assert_eq!(resolved, Ok(()));
+                continue;
+            }
+            let text = resolved.unwrap_err().to_string();
+            assert!(text.contains(expected), "{text}");
+            assert!(!text.contains("s3cret"), "{text}");
+        }
+        let mut config = with_vault();
+        config.azure_key_vault = None;
+        let text = Settings::resolve(&config).unwrap_err().to_string();
+        assert!(text.contains("azure_key_vault is missing"), "{text}");
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //! [`run`] is the whole program but for its surroundings, which the command `listener` or a
 //! simulation provides. Decisions are the pure parts `session` and `scaler`.
 
+mod access;
 mod config;
 mod failure;
 mod health;
@@ -20,7 +21,7 @@ mod scaler;
 mod session;
 mod workflow_ref;
 
-pub use config::{ConfigError, LogSettings, Settings, load, parse};
+pub use config::{ConfigError, CredentialsFrom, LogSettings, Settings, VaultSettings, load, parse};
 pub use health::{Health, LIVENESS_LIMIT};
 pub use metrics::ListenerMetrics;
 pub use program::{ListenerEnv, ListenerError, run};

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
+use super::access::Access;
 use super::config::{ConfigError, Settings};
 use super::failure::{Failure, FailureKind};
 use super::health::Health;
@@ -15,9 +16,7 @@ use super::metrics::ListenerMetrics;
 use super::narrator::Narrator;
 use super::recorder::Recorder;
 use super::session::{Outcome, Session, Stop, Task};
-use crate::actions::{
-    self, Client, ClientOptions, Proxies, TransportOptions, Transports, UserAgent,
-};
+use crate::actions::{self, Proxies, Transports};
 use crate::api::ListenerConfig;
 use crate::api::constants::SCALE_SET_GONE_EXIT_CODE;
 use crate::clock::Clock;
@@ -130,7 +129,9 @@ pub async fn run(
     );
     let narrator = Narrator::new(env.metrics.clone(), env.hostname.clone());
     let health = env.health.clone();
-    let mut hands = Hands::new(settings, env)?;
+    let access = Arc::new(Access::new(&settings, &env)?);
+    let mut keeping_up = pin!(access.keep_up());
+    let mut hands = Hands::new(settings, env, Arc::clone(&access));
     let mut session = Session::new(min, max, id);
     let mut shutdown = pin!(shutdown);
     let mut stopping = false;
@@ -159,6 +160,7 @@ pub async fn run(
             tokio::select! {
                 biased;
                 outcome = within(limit, work.as_mut()) => outcome,
+                never = keeping_up.as_mut() => match never {},
                 () = stopped => {
                     stopping = true;
                     tracing::info!("listener was told to stop");
@@ -188,7 +190,7 @@ async fn within(limit: Option<Duration>, work: impl Future<Output = Outcome>) ->
 
 /// What tasks are carried out with.
 struct Hands {
-    client: Client,
+    access: Arc<Access>,
     recorder: Recorder,
     scale_set: i64,
     owner: String,
@@ -196,30 +198,9 @@ struct Hands {
 }
 
 impl Hands {
-    fn new(settings: Settings, env: ListenerEnv) -> Result<Self, ListenerError> {
-        let options = TransportOptions {
-            root_ca: settings.root_ca.map(String::into_bytes),
-            proxies: env.proxies,
-        };
-        let transport = env
-            .transports
-            .transport(&options)
-            .map_err(|error| ListenerError::Unusable(error.to_string()))?;
-        let options = ClientOptions {
-            user_agent: UserAgent {
-                version: env.version,
-                scale_set_id: settings.scale_set_id,
-                subsystem: "listener".to_owned(),
-                ..UserAgent::default()
-            },
-            force_ghes: env.force_ghes,
-            observer: Some(env.metrics),
-            ..ClientOptions::new(settings.url, settings.credentials)
-        };
-        let client = Client::new(options, transport, env.clock.clone())
-            .map_err(|error| ListenerError::Unusable(error.to_string()))?;
-        Ok(Self {
-            client,
+    fn new(settings: Settings, env: ListenerEnv, access: Arc<Access>) -> Self {
+        Self {
+            access,
             recorder: Recorder::new(
                 &env.kube,
                 &settings.namespace,
@@ -229,10 +210,11 @@ impl Hands {
             scale_set: settings.scale_set_id,
             owner: env.hostname,
             session: None,
-        })
+        }
     }
 
     async fn perform(&mut self, task: Task) -> Outcome {
+        let set = self.scale_set;
         match task {
             Task::Open => {
                 // of one that the service says it does not know it may know enough to hold it
@@ -240,7 +222,10 @@ impl Hands {
                 if let Err(failure) = self.close().await {
                     tracing::debug!(error = %failure, "the session before is gone");
                 }
-                let opened = self.client.open_session(self.scale_set, &self.owner);
+                let owner = &self.owner;
+                let opened = self
+                    .access
+                    .call(|client| async move { client.open_session(set, owner).await });
                 let opened = answered(OPENING, opened).await;
                 Outcome::Opened(opened.map(|session| self.keep(session)))
             }
@@ -250,15 +235,20 @@ impl Hands {
             }
             Task::Poll { after, capacity } => {
                 let began = Instant::now();
-                let polled = match &self.session {
-                    Some(session) => self.client.get_message(session, after, capacity).await,
-                    None => return Outcome::Polled(Err(no_session()), Duration::ZERO),
+                let Some(session) = &self.session else {
+                    return Outcome::Polled(Err(no_session()), Duration::ZERO);
                 };
-                Outcome::Polled(polled.map_err(Failure::from), began.elapsed())
+                let polled = self.access.call(|client| async move {
+                    client.get_message(session, after, capacity).await
+                });
+                Outcome::Polled(polled.await, began.elapsed())
             }
             Task::Acquire(requests) => Outcome::Acquired(match &self.session {
                 Some(session) => {
-                    let acquired = self.client.acquire_jobs(self.scale_set, session, &requests);
+                    let requests = &requests;
+                    let acquired = self.access.call(|client| async move {
+                        client.acquire_jobs(set, session, requests).await
+                    });
                     answered(ACQUIRING, acquired).await
                 }
                 None => Err(no_session()),
@@ -273,7 +263,10 @@ impl Hands {
             }
             Task::Acknowledge(id) => Outcome::Acknowledged(match &self.session {
                 Some(session) => {
-                    answered(ACKNOWLEDGING, self.client.delete_message(session, id)).await
+                    let acknowledged = self
+                        .access
+                        .call(|client| async move { client.delete_message(session, id).await });
+                    answered(ACKNOWLEDGING, acknowledged).await
                 }
                 None => Err(no_session()),
             }),
@@ -295,7 +288,10 @@ impl Hands {
         let Some(session) = &self.session else {
             return Err(no_session());
         };
-        let refreshed = self.client.refresh_session(self.scale_set, &session.id);
+        let (set, id) = (self.scale_set, &session.id);
+        let refreshed = self
+            .access
+            .call(|client| async move { client.refresh_session(set, id).await });
         let refreshed = answered(OPENING, refreshed).await?;
         Ok(self.keep(refreshed))
     }
@@ -304,7 +300,10 @@ impl Hands {
         let Some(session) = self.session.take() else {
             return Ok(());
         };
-        let deleted = self.client.delete_session(self.scale_set, &session.id);
+        let (set, id) = (self.scale_set, &session.id);
+        let deleted = self
+            .access
+            .call(|client| async move { client.delete_session(set, id).await });
         answered(CLOSING, deleted).await
     }
 }
@@ -312,12 +311,11 @@ impl Hands {
 /// The call's answer, if it comes in time.
 async fn answered<T>(
     limit: Duration,
-    call: impl Future<Output = Result<T, actions::Error>>,
+    call: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, Failure> {
-    match timeout(limit, call).await {
-        Ok(result) => result.map_err(Failure::from),
-        Err(_) => Err(unanswered(limit)),
-    }
+    timeout(limit, call)
+        .await
+        .unwrap_or_else(|_| Err(unanswered(limit)))
 }
 
 fn unanswered(limit: Duration) -> Failure {

@@ -10,14 +10,13 @@ use super::ControllerSettings;
 use super::error::ConfigError;
 use super::metadata::owned_meta;
 use super::names::{listener_config_secret_name, listener_proxy_secret_name};
-use super::proxy::{configured, proxy_credentials, proxy_env_data};
+use super::proxy::{Way, configured, proxy_credentials, proxy_env_data, vault_proxy};
 use super::sources::{Sources, root_ca_selector};
 use crate::api::constants::{keys, labels};
-use crate::api::{AutoscalingListener, Credentials, ListenerConfig, VaultConfig};
+use crate::api::{
+    AZURE_KEY_VAULT, AutoscalingListener, Credentials, ListenerConfig, ListenerVault, VaultConfig,
+};
 use crate::messages::{Kind, KubeObject, ObjectRef};
-
-/// The one kind of vault there is.
-const AZURE_KEY_VAULT: &str = "azure_key_vault";
 
 /// The Secret with the listener's `config.json`.
 ///
@@ -64,7 +63,7 @@ pub fn listener_proxy_secret(
     };
     let name = listener_proxy_secret_name(al.metadata.name.as_deref().unwrap_or_default());
     let namespace = &al.spec.autoscaling_runner_set_namespace;
-    let credentials = proxy_credentials(proxy, namespace, sources)?;
+    let credentials = proxy_credentials(proxy, Way::GitHub, namespace, sources)?;
     Ok(Some(Secret {
         metadata: owned_meta(al, name, labels::COMPONENT_LISTENER, None),
         data: Some(proxy_env_data(proxy, &credentials)?),
@@ -98,7 +97,7 @@ fn listener_config(
         ..ListenerConfig::default()
     };
     match &spec.vault_config {
-        Some(vault) => put_vault(&mut config, vault, &spec.github_config_secret)?,
+        Some(vault) => put_vault(&mut config, vault, al, sources)?,
         None => put_credentials(&mut config, al, sources)?,
     }
     Ok(config)
@@ -107,7 +106,8 @@ fn listener_config(
 fn put_vault(
     config: &mut ListenerConfig,
     vault: &VaultConfig,
-    lookup_key: &str,
+    al: &AutoscalingListener,
+    sources: &Sources,
 ) -> Result<(), ConfigError> {
     if vault.vault_type != AZURE_KEY_VAULT {
         return Err(ConfigError::Field {
@@ -115,16 +115,20 @@ fn put_vault(
             problem: "is not a kind of vault we know: set it to azure_key_vault",
         });
     }
-    if vault.azure_key_vault.is_none() {
+    let Some(azure) = &vault.azure_key_vault else {
         return Err(ConfigError::Field {
             field: "spec.vaultConfig.azureKeyVault",
             problem: "is missing: set url, tenantId, clientId and certificatePath",
         });
-    }
+    };
+    let namespace = &al.spec.autoscaling_runner_set_namespace;
+    let proxy = vault.proxy.as_ref();
+    let proxy = proxy.map(|proxy| vault_proxy(proxy, namespace, sources));
     config.vault_type.clone_from(&vault.vault_type);
-    lookup_key.clone_into(&mut config.vault_lookup_key);
-    config.azure_key_vault.clone_from(&vault.azure_key_vault);
-    config.vault_proxy.clone_from(&vault.proxy);
+    config
+        .vault_lookup_key
+        .clone_from(&al.spec.github_config_secret);
+    config.azure_key_vault = Some(ListenerVault::new(azure, proxy.transpose()?));
     Ok(())
 }
 
@@ -208,7 +212,7 @@ mod tests {
         CA, config_map, listener, map, secret, settings, sources, texts,
     };
     use super::*;
-    use crate::api::{AzureKeyVaultConfig, TlsConfig};
+    use crate::api::{AzureKeyVaultConfig, ProxyConfig, ProxyServerConfig, TlsConfig};
     use crate::messages::Object;
 
     fn config(al: &AutoscalingListener, settings: &ControllerSettings) -> Value {
@@ -289,8 +293,51 @@ mod tests {
         let config = config(&al, &settings());
         assert_eq!(config["vault_type"], "azure_key_vault");
         assert_eq!(config["vault_lookup_key"], "github-secret");
-        assert_eq!(config["azure_key_vault"], json!(vault().azure_key_vault));
+        assert_eq!(
+            config["azure_key_vault"],
+            json!({
+                "url": "https://vault",
+                "tenant_id": "tenant",
+                "client_id": "client",
+                "certificate_path": "/cert",
+            })
+        );
         assert_eq!(config.get("github_token"), None);
+    }
+
+    #[test]
+    fn a_vaults_proxy_is_handed_on_with_its_credentials() {
+        let mut al = listener();
+        let server = ProxyServerConfig {
+            url: "http://vault.proxy:3128".to_owned(),
+            credential_secret_ref: "vault-auth".to_owned(),
+        };
+        al.spec.vault_config = Some(VaultConfig {
+            proxy: Some(ProxyConfig {
+                https: Some(server),
+                no_proxy: vec![".acme.io".to_owned(), "10.0.0.0/8".to_owned()],
+                ..ProxyConfig::default()
+            }),
+            ..vault()
+        });
+        let mut sources = sources();
+        let error = listener_config_secret(&al, &sources, &settings()).unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .contains("spec.vaultConfig.proxy.https.credentialSecretRef"),
+            "{error}"
+        );
+        let auth = [("username", "us@er"), ("password", "pass")];
+        sources.insert(&secret("runners", "vault-auth", &auth));
+        let config = listener_config(&al, &sources, &settings()).unwrap();
+        assert_eq!(
+            json!(config.azure_key_vault.unwrap().proxy),
+            json!({
+                "HTTPSProxy": "http://us%40er:pass@vault.proxy:3128",
+                "NoProxy": ".acme.io,10.0.0.0/8",
+            })
+        );
     }
 
     #[test]

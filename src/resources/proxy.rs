@@ -13,7 +13,7 @@ use super::metadata::owned_meta;
 use super::names::runner_proxy_secret_name;
 use super::sources::{Sources, secret_text};
 use crate::api::constants::{keys, labels};
-use crate::api::{EphemeralRunnerSet, ProxyConfig, ProxyServerConfig};
+use crate::api::{EphemeralRunnerSet, ListenerVaultProxy, ProxyConfig, ProxyServerConfig};
 use crate::messages::KubeObject;
 
 /// Schemes of a proxy that both this program and runners can use.
@@ -26,6 +26,15 @@ pub struct ProxyCredentials {
     pub user: String,
     /// Password.
     pub password: SecretString,
+}
+
+/// What the proxies are on the way to.
+#[derive(Clone, Copy)]
+pub(super) enum Way {
+    /// GitHub: `spec.proxy`.
+    GitHub,
+    /// The vault with the credentials: `spec.vaultConfig.proxy`.
+    Vault,
 }
 
 /// One of the two kinds of proxy, and what it is called where.
@@ -47,7 +56,7 @@ pub fn proxy_env_data(
     credentials: &BTreeMap<String, ProxyCredentials>,
 ) -> Result<BTreeMap<String, ByteString>, ConfigError> {
     let mut data = BTreeMap::new();
-    for server in servers(proxy) {
+    for server in servers(proxy, Way::GitHub) {
         let url = proxy_url(&server, credentials)?;
         data.insert(
             server.key.to_owned(),
@@ -77,7 +86,7 @@ pub fn runner_proxy_secret(
     let namespace = set.metadata.namespace.as_deref().unwrap_or_default();
     let set_name = set.metadata.name.as_deref().unwrap_or_default();
     let name = runner_proxy_secret_name(namespace, set_name);
-    let credentials = proxy_credentials(proxy, namespace, sources)?;
+    let credentials = proxy_credentials(proxy, Way::GitHub, namespace, sources)?;
     Ok(Some(Secret {
         metadata: owned_meta(set, name, labels::COMPONENT_RUNNER_SET, None),
         data: Some(proxy_env_data(proxy, &credentials)?),
@@ -88,11 +97,12 @@ pub fn runner_proxy_secret(
 /// The credentials that a proxy configuration refers to, by name of their Secret.
 pub(super) fn proxy_credentials(
     proxy: &ProxyConfig,
+    way: Way,
     namespace: &str,
     sources: &Sources,
 ) -> Result<BTreeMap<String, ProxyCredentials>, ConfigError> {
     let mut result = BTreeMap::new();
-    for server in servers(proxy) {
+    for server in servers(proxy, way) {
         let name = server.config.credential_secret_ref.as_str();
         if name.is_empty() {
             continue;
@@ -115,6 +125,32 @@ pub(super) fn proxy_credentials(
     Ok(result)
 }
 
+/// The proxies on a listener's way to its vault.
+///
+/// # Errors
+///
+/// When a URL is not usable, or credentials are missing.
+pub(super) fn vault_proxy(
+    proxy: &ProxyConfig,
+    namespace: &str,
+    sources: &Sources,
+) -> Result<ListenerVaultProxy, ConfigError> {
+    let credentials = proxy_credentials(proxy, Way::Vault, namespace, sources)?;
+    let mut result = ListenerVaultProxy {
+        no_proxy: proxy.no_proxy.join(","),
+        ..ListenerVaultProxy::default()
+    };
+    for server in servers(proxy, Way::Vault) {
+        let url = proxy_url(&server, &credentials)?;
+        let slot = match server.key {
+            keys::HTTP_PROXY => &mut result.http,
+            _ => &mut result.https,
+        };
+        url.expose_secret().clone_into(slot);
+    }
+    Ok(result)
+}
+
 /// The proxy variables that a container takes from the proxy Secret `secret`: only those
 /// that are in it, since a reference to a missing key keeps a container from starting.
 pub(super) fn proxy_env(proxy: Option<&ProxyConfig>, secret: &str) -> Vec<EnvVar> {
@@ -122,7 +158,7 @@ pub(super) fn proxy_env(proxy: Option<&ProxyConfig>, secret: &str) -> Vec<EnvVar
         return Vec::new();
     };
     let no_proxy = (!proxy.no_proxy.is_empty()).then_some(keys::NO_PROXY);
-    servers(proxy)
+    servers(proxy, Way::GitHub)
         .map(|server| server.key)
         .chain(no_proxy)
         .map(|name| env_from_secret(name, secret, name))
@@ -147,21 +183,35 @@ pub(super) fn env_from_secret(name: &str, secret: &str, key: &str) -> EnvVar {
 
 /// The proxy configuration, when it says anything.
 pub(super) fn configured(proxy: Option<&ProxyConfig>) -> Option<&ProxyConfig> {
-    proxy.filter(|proxy| servers(proxy).next().is_some() || !proxy.no_proxy.is_empty())
+    proxy.filter(|proxy| servers(proxy, Way::GitHub).next().is_some() || !proxy.no_proxy.is_empty())
 }
 
-fn servers(proxy: &ProxyConfig) -> impl Iterator<Item = Server<'_>> {
+fn servers(proxy: &ProxyConfig, way: Way) -> impl Iterator<Item = Server<'_>> {
+    let [http_url, http_credentials, https_url, https_credentials] = match way {
+        Way::GitHub => [
+            "spec.proxy.http.url",
+            "spec.proxy.http.credentialSecretRef",
+            "spec.proxy.https.url",
+            "spec.proxy.https.credentialSecretRef",
+        ],
+        Way::Vault => [
+            "spec.vaultConfig.proxy.http.url",
+            "spec.vaultConfig.proxy.http.credentialSecretRef",
+            "spec.vaultConfig.proxy.https.url",
+            "spec.vaultConfig.proxy.https.credentialSecretRef",
+        ],
+    };
     let http = proxy.http.as_ref().map(|config| Server {
         config,
         key: keys::HTTP_PROXY,
-        url_field: "spec.proxy.http.url",
-        credentials_field: "spec.proxy.http.credentialSecretRef",
+        url_field: http_url,
+        credentials_field: http_credentials,
     });
     let https = proxy.https.as_ref().map(|config| Server {
         config,
         key: keys::HTTPS_PROXY,
-        url_field: "spec.proxy.https.url",
-        credentials_field: "spec.proxy.https.credentialSecretRef",
+        url_field: https_url,
+        credentials_field: https_credentials,
     });
     [http, https]
         .into_iter()

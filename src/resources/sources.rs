@@ -75,14 +75,15 @@ impl fmt::Debug for Sources {
 }
 
 /// What has to be read before the Secrets of a listener can be built: credentials unless they
-/// are in a vault, credentials of proxies, root certificate.
+/// are in a vault, credentials of all proxies, root certificate.
 #[must_use]
 pub fn listener_sources(al: &AutoscalingListener) -> Vec<ObjectRef> {
     let spec = &al.spec;
     let namespace = spec.autoscaling_runner_set_namespace.as_str();
     let mut names = proxy_secret_names(spec.proxy.as_ref());
-    if spec.vault_config.is_none() {
-        names.push(&spec.github_config_secret);
+    match &spec.vault_config {
+        Some(vault) => names.extend(proxy_secret_names(vault.proxy.as_ref())),
+        None => names.push(&spec.github_config_secret),
     }
     let mut sources = secret_references(namespace, names);
     let tls = spec.github_server_tls.as_ref();
@@ -168,6 +169,24 @@ mod tests {
         assert_eq!(
             shown(&listener_sources(&listener)),
             ["Secret runners/proxy-auth", "ConfigMap runners/ca-map"]
+        );
+        listener.spec.vault_config = Some(crate::api::VaultConfig {
+            proxy: Some(ProxyConfig {
+                https: Some(crate::api::ProxyServerConfig {
+                    url: "http://p:1".to_owned(),
+                    credential_secret_ref: "vault-proxy-auth".to_owned(),
+                }),
+                ..ProxyConfig::default()
+            }),
+            ..crate::api::VaultConfig::default()
+        });
+        assert_eq!(
+            shown(&listener_sources(&listener)),
+            [
+                "Secret runners/proxy-auth",
+                "Secret runners/vault-proxy-auth",
+                "ConfigMap runners/ca-map"
+            ]
         );
     }
 

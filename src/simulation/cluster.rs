@@ -16,9 +16,10 @@ use super::actions_service::{self, ActionsService};
 use super::api_server::admission::Admission;
 use super::api_server::{ApiServer, ApiServerOptions, faults};
 pub use super::apply::ApplyError;
+use super::key_vault::KeyVault;
 use super::kubelet::{Kubelet, KubeletOptions, NODE};
 use super::programs::{ListenerBook, SimulatedPrograms};
-use crate::actions::{Clients, ClientsOptions, UserAgent};
+use crate::actions::{Clients, ClientsOptions, Transports, UserAgent};
 use crate::actors::{
     CallMetrics, ControllerOptions, Journal, KubeSources, UnregistrarTask, Workers, run_controller,
 };
@@ -77,6 +78,8 @@ pub struct ClusterOptions {
     pub interceptor: Arc<dyn faults::Interceptor>,
     /// What goes wrong with calls of the Actions service.
     pub actions_interceptor: Option<Arc<dyn actions_service::Interceptor>>,
+    /// A vault that controller and listeners can reach.
+    pub key_vault: Option<KeyVault>,
 }
 
 impl ClusterOptions {
@@ -98,6 +101,7 @@ impl ClusterOptions {
             admission: Vec::new(),
             interceptor: Arc::new(faults::NoFaults),
             actions_interceptor: None,
+            key_vault: None,
         }
     }
 }
@@ -112,6 +116,7 @@ pub struct Cluster {
     pub kubelet: Kubelet,
     /// Wall time.
     pub clock: Clock,
+    transports: Arc<dyn Transports>,
     settings: Arc<ControllerSettings>,
     log: Option<Log>,
     listener_metrics: ListenerBook,
@@ -141,11 +146,11 @@ pub struct RunningController {
 }
 
 /// What a controller on the current thread works with.
-pub struct ControllerWorld<'a> {
+pub struct ControllerWorld {
     /// An API server: the embedded one, or any other.
     pub client: kube::Client,
-    /// The Actions service.
-    pub actions: &'a ActionsService,
+    /// Ways to the Actions service.
+    pub transports: Arc<dyn Transports>,
     /// Wall time.
     pub clock: Clock,
     /// The controller's settings.
@@ -157,7 +162,7 @@ pub struct ControllerWorld<'a> {
 impl RunningController {
     /// Starts a controller on the current thread. To be called inside a `LocalSet`.
     #[must_use]
-    pub fn start(world: ControllerWorld<'_>) -> Self {
+    pub fn start(world: ControllerWorld) -> Self {
         // metrics declare fixed names in a new registry, which a test shows to be sound
         let metrics = Arc::new(Metrics::new().unwrap_or_else(|error| unreachable!("{error}")));
         let ready = Arc::new(AtomicBool::new(false));
@@ -174,7 +179,7 @@ impl RunningController {
         };
         let actions = Arc::new(Clients::new(
             Arc::new(KubeSources(sources)),
-            world.actions.transports(),
+            world.transports,
             world.clock.clone(),
             options,
         ));
@@ -261,10 +266,15 @@ impl Cluster {
             ..actions_service::Options::new(options.clock.clone())
         });
         let listener_metrics = ListenerBook::default();
+        let transports = match options.key_vault {
+            Some(vault) => vault.transports(actions.transports()),
+            None => actions.transports(),
+        };
         let programs = SimulatedPrograms {
             listener_metrics: listener_metrics.clone(),
             api: api.clone(),
             actions: actions.clone(),
+            transports: Arc::clone(&transports),
             clock: options.clock.clone(),
             sign_in: options.sign_in,
         };
@@ -282,6 +292,7 @@ impl Cluster {
             actions,
             kubelet,
             clock: options.clock,
+            transports,
             settings: Arc::new(options.settings),
             log,
             listener_metrics,
@@ -312,7 +323,7 @@ impl Cluster {
         });
         RunningController::start(ControllerWorld {
             client: self.controller_client(),
-            actions: &self.actions,
+            transports: Arc::clone(&self.transports),
             clock: self.clock.clone(),
             settings,
             journal,

@@ -13,7 +13,7 @@ use tokio::time::sleep;
 use super::actions_service::ActionsService;
 use super::api_server::ApiServer;
 use super::kubelet::{Programs, Stop};
-use crate::actions::Proxies;
+use crate::actions::{Proxies, Transports};
 use crate::clock::Clock;
 use crate::listener::{self, Health, ListenerEnv, ListenerMetrics};
 
@@ -21,8 +21,10 @@ use crate::listener::{self, Health, ListenerEnv, ListenerMetrics};
 pub struct SimulatedPrograms {
     /// The API server that listeners talk to, each as its own ServiceAccount.
     pub api: ApiServer,
-    /// The Actions service that listeners and runners talk to.
+    /// The Actions service that runners talk to.
     pub actions: ActionsService,
+    /// Ways of listeners to the Actions service, and to whatever else there is.
+    pub transports: Arc<dyn Transports>,
     /// Wall time.
     pub clock: Clock,
     /// From a runner's start until it is online.
@@ -46,7 +48,7 @@ impl Programs for SimulatedPrograms {
             account.unwrap_or_default()
         );
         let kube = self.api.client_as(&user, &["system:authenticated"]);
-        let transports = self.actions.transports();
+        let transports = Arc::clone(&self.transports);
         let clock = self.clock.clone();
         let book = self.listener_metrics.clone();
         Box::pin(async move {

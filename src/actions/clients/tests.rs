@@ -6,7 +6,7 @@ use k8s_openapi::ByteString;
 use super::*;
 use crate::actions::{Transport, TransportError};
 use crate::api::{TlsCertificateSource, TlsConfig, VaultConfig};
-use crate::messages::ActionsCall;
+use crate::messages::{ActionsCall, KubeErrorKind};
 use crate::simulation::actions_service::{ActionsService, Options};
 
 #[derive(Default)]
@@ -414,7 +414,7 @@ async fn settings_that_cannot_work_are_told_as_such() {
             "key ca.crt of ConfigMap team-a/ca, named by githubServerTLS: the root certificate",
         ),
         (bad_url, "githubConfigUrl"),
-        (vault, "vaultConfig is set, but this build cannot"),
+        (vault, "vaultConfig.type \"\" is not a kind of vault"),
         (bad_proxy, "proxy.https"),
     ] {
         let error = world.refusal(tenant).await;

@@ -230,19 +230,63 @@ fn each_problem_names_its_field_and_what_to_do() {
 }
 
 #[test]
-fn with_a_vault_the_secret_is_a_key_of_any_form() {
+fn with_a_vault_the_secret_is_the_name_of_a_secret_in_it() {
     let vault = json!({"type": "azure_key_vault", "azureKeyVault": {
         "url": "https://v", "tenantId": "t", "clientId": "c", "certificatePath": "/c"}});
     let mut object = scale_set();
     object["spec"]["vaultConfig"] = vault;
-    object["spec"]["githubConfigSecret"] = json!("Any_Key");
-    let with_key: AutoscalingRunnerSet = serde_json::from_value(object.clone()).unwrap();
-    assert_eq!(with_key.validate(), Ok(()));
+    let mut judged = |name: &str| {
+        object["spec"]["githubConfigSecret"] = json!(name);
+        let set: AutoscalingRunnerSet = serde_json::from_value(object.clone()).unwrap();
+        set.validate().map_err(|errors| errors.to_string())
+    };
+    assert_eq!(judged("Any-Key-7"), Ok(()));
+    let empty = judged("").unwrap_err();
+    assert!(empty.contains("in the vault"), "{empty}");
+    for name in ["Any_Key", "a/b", "..", &"x".repeat(128)] {
+        let error = judged(name).unwrap_err();
+        let expected = format!("spec.githubConfigSecret: \"{name}\" is not the name of a secret");
+        assert!(error.contains(&expected), "{error}");
+    }
+}
 
-    object["spec"]["githubConfigSecret"] = json!("");
-    let without: AutoscalingRunnerSet = serde_json::from_value(object).unwrap();
-    let errors = without.validate().unwrap_err();
-    assert!(errors.to_string().contains("in the vault"), "{errors}");
+#[test]
+fn settings_that_no_vault_can_have_are_named() {
+    for (field, value, words) in [
+        (
+            "url",
+            "v.vault.azure.net",
+            "use https://VAULT.vault.azure.net",
+        ),
+        // tokens do not cross a network in the open
+        (
+            "url",
+            "http://v.vault.azure.net",
+            "use https://VAULT.vault.azure.net",
+        ),
+        ("tenantId", "../common", "letters, digits, dots and dashes"),
+    ] {
+        let mut azure = json!({"url": "https://v.vault.azure.net", "tenantId": "t.example",
+            "clientId": "c", "certificatePath": "/c"});
+        azure[field] = json!(value);
+        let found = problems(
+            "/spec/vaultConfig",
+            json!({"type": "azure_key_vault", "azureKeyVault": azure}),
+        );
+        assert_eq!(found.len(), 1, "{found:?}");
+        let path = format!("spec.vaultConfig.azureKeyVault.{field}: ");
+        assert!(
+            found[0].starts_with(&path) && found[0].contains(words),
+            "{found:?}"
+        );
+    }
+    // an emulator on this machine
+    let found = problems(
+        "/spec/vaultConfig",
+        json!({"type": "azure_key_vault", "azureKeyVault": {"url": "http://localhost:8080",
+            "tenantId": "t", "clientId": "c", "certificatePath": "/c"}}),
+    );
+    assert_eq!(found, Vec::<String>::new());
 }
 
 #[test]

@@ -18,7 +18,7 @@ use anyhow::{Context, bail};
 use clap::Parser;
 use k8s_openapi::jiff::Timestamp;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::LocalSet;
 use tokio::time::{Instant, sleep};
 
@@ -157,6 +157,11 @@ async fn play(args: &Args, manifests: &Manifests, live_view: bool) -> anyhow::Re
         scale_sets: &scale_sets,
         began: clock.now(),
     };
+    // before anybody is told that there is something to end
+    let mut signals = Signals {
+        interrupt: signal(SignalKind::interrupt()).context("SIGINT")?,
+        terminate: signal(SignalKind::terminate()).context("SIGTERM")?,
+    };
     let kubectl = format!("kubectl -s http://{address} get ars,ers,er,pods -A");
     let mut screen: Box<dyn Screen> = if live_view {
         Box::new(Terminal::enter(kubectl).context("the terminal")?)
@@ -164,7 +169,7 @@ async fn play(args: &Args, manifests: &Manifests, live_view: bool) -> anyhow::Re
         // its exit code counts, read or not
         Box::new(Plain::greet(&kubectl, !args.exit_when_done))
     };
-    let outcome = stage.watch(screen.as_mut()).await?;
+    let outcome = stage.watch(screen.as_mut(), &mut signals).await?;
     queue.abort();
     drop(screen);
     Ok(Report::new(&stage, outcome))
@@ -180,6 +185,12 @@ struct Stage<'a> {
     began: Timestamp,
 }
 
+/// What ends a demonstration from outside.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
 /// How a demonstration ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
@@ -193,13 +204,15 @@ enum Outcome {
 
 impl Stage<'_> {
     /// Draws until it is over.
-    async fn watch(&self, screen: &mut dyn Screen) -> anyhow::Result<Outcome> {
+    async fn watch(
+        &self,
+        screen: &mut dyn Screen,
+        signals: &mut Signals,
+    ) -> anyhow::Result<Outcome> {
         // a time past all reckoning is none
         let deadline = Instant::now().checked_add(self.args.timeout);
         let passed = |time: Option<Instant>| time.is_some_and(|time| Instant::now() >= time);
         let mut settle_by = None;
-        let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
-        let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
         loop {
             let snapshot = Snapshot::take(self);
             screen.draw(&snapshot);
@@ -219,8 +232,8 @@ impl Stage<'_> {
             }
             tokio::select! {
                 biased;
-                _ = interrupt.recv() => return Ok(Outcome::Interrupted),
-                _ = terminate.recv() => return Ok(Outcome::Interrupted),
+                _ = signals.interrupt.recv() => return Ok(Outcome::Interrupted),
+                _ = signals.terminate.recv() => return Ok(Outcome::Interrupted),
                 () = sleep(FRAME) => {}
             }
         }

@@ -184,7 +184,7 @@ impl Stage {
             (Some(cluster), _) => cluster.start_controller_with(settings),
             (None, Some((client, clock))) => RunningController::start(ControllerWorld {
                 client: client.clone(),
-                actions: &self.actions,
+                transports: self.actions.transports(),
                 clock: clock.clone(),
                 settings,
                 journal: None,
