@@ -204,7 +204,7 @@ impl Session {
             return Task::Refresh;
         }
         if let Some(publication) = self.due {
-            return Task::Publish(publication);
+            return Task::Publish(self.scaler.complete(publication));
         }
         if !self.put_off.is_empty() && !self.put_off_tried {
             return Task::Record(records_of(&self.put_off));
@@ -233,7 +233,7 @@ impl Session {
         if let Some(publication) = self.due
             && !hand.tried.publish
         {
-            return Task::Publish(publication);
+            return Task::Publish(self.scaler.complete(publication));
         }
         let young = |since: Duration| now.saturating_sub(since) < PATIENCE;
         let left = (!hand.acquire.is_empty() && young(hand.since))
@@ -319,6 +319,7 @@ impl Session {
     /// demand stays what it was, and is asked for as soon as there is nothing more urgent. Answers
     /// whether the demand has changed.
     fn take_statistics(&mut self, statistics: Option<Statistics>) -> bool {
+        self.scaler.informed(statistics.is_some());
         let Some(statistics) = statistics else {
             self.ask = true;
             return false;
@@ -326,6 +327,15 @@ impl Session {
         self.ask = false;
         self.notes.push(Note::Statistics(statistics));
         self.scaler.demand(statistics.assigned_jobs)
+    }
+
+    /// Publishes once more when the runner set could not be told of a finished job with the last
+    /// target: its place is waiting to be filled.
+    pub(super) fn tell_of_finished(&mut self) {
+        if self.due.is_none() && self.scaler.has_to_tell() {
+            self.scaler.happened();
+            self.decide();
+        }
     }
 
     fn decide(&mut self) {
@@ -351,6 +361,7 @@ impl Session {
             }
             (Err(failure), None) => self.failed("publish", failure),
         }
+        self.tell_of_finished();
     }
 
     fn polled(&mut self, now: Duration, result: Result<Polled, Failure>, took: Duration) {
@@ -479,6 +490,10 @@ impl Session {
             }
         };
         for (mut pending, result) in std::mem::take(records).into_iter().zip(results) {
+            let recorded = matches!(result, Ok(Recording::New | Recording::Already));
+            if recorded && matches!(pending.record, Record::Completed(_)) {
+                self.scaler.finished();
+            }
             let unrecorded = match result {
                 Ok(Recording::Already) if !pending.tried => continue,
                 Ok(Recording::New | Recording::Already) => None,
@@ -497,6 +512,7 @@ impl Session {
             }
             self.notes.push(happened(pending.record));
         }
+        self.tell_of_finished();
     }
 
     fn acknowledged(&mut self, result: Result<(), Failure>) {

@@ -46,6 +46,7 @@ impl Session {
                 if self.take_statistics(statistics) {
                     self.decide();
                 }
+                self.tell_of_finished();
                 // that is all there is to know
                 self.ask = false;
                 return;
