@@ -6,12 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::clock::{Timestamp, after};
-use crate::messages::{RunnerCommand, RunnerCounts, RunnerReport, RunnerState};
+use crate::messages::{Rejected, RunnerCommand, RunnerCounts, RunnerReport, RunnerState};
 
 /// After how many seconds an idle runner is asked again that the service did not let go.
 const REST: i64 = 30;
 /// After how many seconds a command without effect is given again; and how long a runner
-/// without an id may take to get one before it is deleted without asking.
+/// without an id on record may take to get one before it is deleted without asking.
 const PATIENCE: i64 = 60;
 /// A runner without an id is left alone by a scale-down until it has that age, in seconds.
 const UNREGISTERED_AGE: i64 = 120;
@@ -343,7 +343,8 @@ impl Books {
         self.revisions.first_key_value().map(|(id, _)| *id)
     }
 
-    /// Runners that were told to release themselves and have not answered.
+    /// Runners without a job that were told to release or delete themselves, and have neither
+    /// refused nor begun to go.
     pub const fn releases(&self) -> usize {
         self.releases
     }
@@ -352,6 +353,18 @@ impl Books {
     pub fn trouble(&self) -> Option<(String, String)> {
         let name = self.troubled.first()?;
         self.runners.get(name)?.report.reason.clone()
+    }
+
+    /// The first runner that was rejected for its version under the applied revision.
+    pub fn rejected(&self) -> Option<Rejected> {
+        let (_, name) = self.outdated.first()?;
+        let reason = self.runners.get(name)?.report.reason.as_ref();
+        Some(Rejected {
+            runner: name.clone(),
+            message: reason
+                .map(|(_, message)| message.clone())
+                .unwrap_or_default(),
+        })
     }
 
     /// The idle runner that a scale-down asks next: the oldest, but none that is young and
@@ -476,7 +489,7 @@ impl Books {
         self.counts[entry.class as usize] += 1;
         *self.patches.entry(entry.report.patch_id).or_default() += 1;
         *self.revisions.entry(entry.report.revision).or_default() += 1;
-        if matches!(entry.told, Some((RunnerCommand::Release, _))) {
+        if is_asked_to_go(&entry) {
             self.releases += 1;
         }
         for (queue, key) in self.queues_of(&entry) {
@@ -493,7 +506,7 @@ impl Books {
         self.counts[entry.class as usize] -= 1;
         take_one(&mut self.patches, entry.report.patch_id);
         take_one(&mut self.revisions, entry.report.revision);
-        if matches!(entry.told, Some((RunnerCommand::Release, _))) {
+        if is_asked_to_go(&entry) {
             self.releases -= 1;
         }
         for (queue, key) in self.queues_of(&entry) {
@@ -544,6 +557,15 @@ fn deprives(before: Option<Class>, report: &RunnerReport) -> bool {
             class,
             Class::Pending | Class::Failed | Class::Outdated | Class::Stale
         ),
+    }
+}
+
+/// Whether it is on its way out without having had a job, and nothing is to be seen of that yet.
+const fn is_asked_to_go(entry: &Entry) -> bool {
+    match entry.told {
+        Some((RunnerCommand::Release, _)) => true,
+        Some((RunnerCommand::Delete, _)) => matches!(entry.class, Class::Pending),
+        None => false,
     }
 }
 
