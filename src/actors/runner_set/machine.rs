@@ -73,7 +73,7 @@ pub struct RunnerSetMachine {
     pub(super) buried: Buried,
     synced: bool,
     /// The newest copy that was known for certain.
-    last_set: Option<Arc<EphemeralRunnerSet>>,
+    pub(super) last_set: Option<Arc<EphemeralRunnerSet>>,
     reported: Option<Reported>,
     stopped: bool,
 }

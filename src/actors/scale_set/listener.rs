@@ -53,7 +53,7 @@ impl ScaleSetMachine {
             }
             Presence::Present(live) => self.correct_listener(ars, &live, &desired, step),
         };
-        step.findings.listener = self.listener_finding(&name, parked);
+        step.findings.listener = self.listener_finding(&name, parked, settled);
         self.tell_problem(ars, &name, step);
         let child = self.listeners.get(&name);
         settled && (parked || child.is_some_and(super::children::ListenerChild::is_ready))
@@ -235,14 +235,16 @@ impl ScaleSetMachine {
         self.announce(ars, EventSeverity::Warning, TOPIC, message, step);
     }
 
-    fn listener_finding(&self, name: &str, parked: bool) -> Finding {
+    fn listener_finding(&self, name: &str, parked: bool, settled: bool) -> Finding {
         if parked {
             return Finding::fails("Stopped", OUTDATED);
         }
         let Some(child) = self.listeners.get(name) else {
             return Finding::Unknown;
         };
-        if let Some(error) = child.object.last_error() {
+        // of one that is as it should be, an error tells how it got there
+        let error = child.object.last_error();
+        if let Some(error) = error.filter(|_| !settled) {
             let message = format!("AutoscalingListener {name}: {error}");
             return Finding::fails("ListenerNotApplied", message);
         }

@@ -170,7 +170,10 @@ impl ScaleSetMachine {
         if state == RunnerSetState::Rejected {
             return Finding::fails("Outdated", OUTDATED);
         }
-        if let Some(error) = self.runner_set.object.last_error() {
+        // of a set that is as it should be, an error tells how it got there
+        let is_settled = state == RunnerSetState::Settled;
+        let error = self.runner_set.object.last_error();
+        if let Some(error) = error.filter(|_| !is_settled) {
             let target = self.runner_set_reference();
             return Finding::fails("RunnerSetNotApplied", format!("{target}: {error}"));
         }
