@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::clock::{Timestamp, after};
-use crate::messages::{RunnerCommand, RunnerCounts, RunnerReport, RunnerState};
+use crate::messages::{Rejected, RunnerCommand, RunnerCounts, RunnerReport, RunnerState};
 
 /// After how many seconds an idle runner is asked again that the service did not let go.
 const REST: i64 = 30;
@@ -258,6 +258,18 @@ impl Books {
     pub fn trouble(&self) -> Option<(String, String)> {
         let name = self.troubled.first()?;
         self.runners.get(name)?.report.reason.clone()
+    }
+
+    /// The first runner that was rejected for its version under the applied revision.
+    pub fn rejected(&self) -> Option<Rejected> {
+        let (_, name) = self.outdated.first()?;
+        let reason = self.runners.get(name)?.report.reason.as_ref();
+        Some(Rejected {
+            runner: name.clone(),
+            message: reason
+                .map(|(_, message)| message.clone())
+                .unwrap_or_default(),
+        })
     }
 
     /// The idle runner that a scale-down asks next: the oldest, but none that is young and

@@ -3,6 +3,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
+use super::runner_set::Revisions;
 use crate::clock::Timestamp;
 
 /// Names of the conditions.
@@ -76,8 +77,12 @@ pub struct Findings {
     pub version: Finding,
     /// Everything that the spec asks for is in place.
     pub settled: bool,
-    /// The scale set is parked.
-    pub parked: bool,
+    /// Whether the scale set is parked, if that was looked at.
+    pub parked: Option<bool>,
+    /// It is, but the runner spec was corrected.
+    pub corrected: bool,
+    /// Which revision of the runner spec is wanted and which applied, if there is one.
+    pub revisions: Option<Revisions>,
 }
 
 impl Findings {

@@ -4,6 +4,8 @@
 mod deletion;
 mod faults;
 mod life;
+mod observed;
 mod outdated;
 mod registration;
+mod telling;
 mod world;
