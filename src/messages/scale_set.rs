@@ -182,7 +182,7 @@ pub struct RunnerReport {
     /// Whether its pod or its Secret may still exist. A deleting runner without either only
     /// waits for its deregistration, and does not count as capacity.
     pub holds_resources: bool,
-    /// Whether its id in the Actions service is known.
+    /// Whether its id in the Actions service is on record.
     pub registered: bool,
     /// Whether its pod is ready.
     pub ready: bool,

@@ -11,7 +11,7 @@ use crate::messages::{Rejected, RunnerCommand, RunnerCounts, RunnerReport, Runne
 /// After how many seconds an idle runner is asked again that the service did not let go.
 const REST: i64 = 30;
 /// After how many seconds a command without effect is given again; and how long a runner
-/// without an id may take to get one before it is deleted without asking.
+/// without an id on record may take to get one before it is deleted without asking.
 const PATIENCE: i64 = 60;
 /// A runner without an id is left alone by a scale-down until it has that age, in seconds.
 const UNREGISTERED_AGE: i64 = 120;
