@@ -37,6 +37,11 @@ pub mod annotations {
     pub const PATCH_ID: &str = "actions.github.com/patch-id";
     /// Revision of the runner spec that an EphemeralRunner was made from.
     pub const ACTIONABLE_REVISION: &str = "actions.github.com/actionable-revision";
+    /// Written by our listener on the EphemeralRunnerSet, in the same patch as `replicas`: an RFC
+    /// 3339 time. `replicas` was computed without every job whose runner has a `jobFinishedAt`
+    /// not after it, so the places of those runners are to be filled at once. ARC's listener
+    /// writes none; then the rule of `finishedRunnerCleanupPatchID` alone holds.
+    pub const JOBS_COUNTED_UNTIL: &str = "impresario.dev/jobs-counted-until";
     /// resourceVersion of the config Secret that a listener pod was built from.
     pub const LISTENER_CONFIG_RESOURCE_VERSION: &str =
         "actions.github.com/listener-config-resource-version";

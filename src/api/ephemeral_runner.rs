@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::PodSpec;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, Time};
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -120,7 +120,7 @@ pub struct EphemeralRunnerStatus {
     pub job_result: Option<String>,
     /// When the job ended.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub job_finished_at: Option<Time>,
+    pub job_finished_at: Option<MicroTime>,
 }
 
 /// Where a runner stands.

@@ -5,9 +5,12 @@
 //! them is one read and one write, the write bound to the resourceVersion that was read.
 
 use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::api::{Api, Patch as KubePatch, PatchParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Map, Value, json};
@@ -17,6 +20,7 @@ use super::failure::{Failure, FailureKind};
 use super::scaler::{Patch, Publication};
 use super::session::{Record, Recording};
 use crate::actions::JobDetails;
+use crate::api::constants::annotations;
 use crate::api::{EphemeralRunner, EphemeralRunnerPhase, EphemeralRunnerSet};
 use crate::clock::{Clock, Timestamp};
 
@@ -33,7 +37,43 @@ pub(super) struct Recorder {
     sets: Api<EphemeralRunnerSet>,
     runners: Api<EphemeralRunner>,
     set: String,
+    stamps: Stamps,
+}
+
+/// The times at which jobs are recorded as finished, in whole microseconds. No two are the
+/// same, and each is later than all that are known: also than those of a predecessor whose
+/// clock was ahead.
+#[derive(Clone)]
+struct Stamps {
     clock: Clock,
+    last: Arc<AtomicI64>,
+}
+
+impl Stamps {
+    fn next(&self) -> Timestamp {
+        let now = self.clock.now().as_microsecond();
+        let later = |last: i64| now.max(last.saturating_add(1));
+        let last = self
+            .last
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| {
+                Some(later(last))
+            });
+        let (Ok(last) | Err(last)) = last;
+        Timestamp::from_microsecond(later(last)).unwrap_or(Timestamp::MAX)
+    }
+
+    /// Takes note of a time that was met.
+    fn met(&self, time: Timestamp) {
+        // finer than microseconds, it is rounded up
+        let up = time.as_nanosecond().saturating_add(999).div_euclid(1_000);
+        let up = i64::try_from(up).unwrap_or(i64::MAX);
+        self.last.fetch_max(up, Ordering::Relaxed);
+    }
+
+    /// The latest of all that are known.
+    fn last(&self) -> Option<Timestamp> {
+        Timestamp::from_microsecond(self.last.load(Ordering::Relaxed)).ok()
+    }
 }
 
 impl Recorder {
@@ -43,14 +83,19 @@ impl Recorder {
             sets: Api::namespaced(client.clone(), namespace),
             runners: Api::namespaced(client.clone(), namespace),
             set: set.to_owned(),
-            clock,
+            stamps: Stamps {
+                clock,
+                last: Arc::new(AtomicI64::new(i64::MIN)),
+            },
         }
     }
 
     /// Publishes the target. One that should stand there already is read first, and written
     /// only if it does not.
     pub(super) async fn publish(&self, publication: Publication) -> Result<(), Failure> {
-        let Publication { patch, standing } = publication;
+        let Publication {
+            patch, standing, ..
+        } = publication;
         // without the permission to read (a Role made by ARC), writing it again is harmless
         if standing
             && let Ok(set) = within(self.sets.get(&self.set)).await
@@ -58,8 +103,12 @@ impl Recorder {
         {
             return Ok(());
         }
-        let body = KubePatch::Merge(patch.body());
-        within(self.sets.patch(&self.set, &PatchParams::default(), &body)).await?;
+        let body = KubePatch::Merge(publication.body(self.stamps.last()));
+        let set = within(self.sets.patch(&self.set, &PatchParams::default(), &body)).await?;
+        if let Some(until) = counted_until(&set) {
+            // a predecessor may have written it
+            self.stamps.met(until);
+        }
         Ok(())
     }
 
@@ -111,9 +160,12 @@ impl Recorder {
             let Some(runner) = within(self.runners.get_opt(name)).await? else {
                 return Ok(missing(name));
             };
+            if let Some(finished) = finish_time(&runner) {
+                self.stamps.met(finished);
+            }
             let change = match record {
                 Record::Started(job) => started(&runner, job),
-                Record::Completed(job) => completed(&runner, job, self.clock.now()),
+                Record::Completed(job) => completed(&runner, job, self.stamps.next()),
             };
             let status = match change {
                 Change::Write(status) => status,
@@ -137,6 +189,19 @@ impl Recorder {
             format!("runner {name} changed {ATTEMPTS} times between reading and writing it"),
         ))
     }
+}
+
+/// When the runner's job was recorded as finished.
+fn finish_time(runner: &EphemeralRunner) -> Option<Timestamp> {
+    let status = runner.status.as_ref()?;
+    Some(status.job_finished_at.as_ref()?.0)
+}
+
+fn counted_until(set: &EphemeralRunnerSet) -> Option<Timestamp> {
+    set.annotations()
+        .get(annotations::JOBS_COUNTED_UNTIL)?
+        .parse()
+        .ok()
 }
 
 fn missing(name: &str) -> Recording {
@@ -201,8 +266,9 @@ fn started(runner: &EphemeralRunner, job: &JobDetails) -> Change {
 }
 
 /// A job has ended: recorded when runner and job are those of this object. What is not known
-/// of either yet does not speak against it, and is recorded with it.
-fn completed(runner: &EphemeralRunner, job: &JobDetails, now: Timestamp) -> Change {
+/// of either yet does not speak against it, and is recorded with it. `finished` is our own
+/// time, and not the service's: it is put in order with the times of our patches.
+fn completed(runner: &EphemeralRunner, job: &JobDetails, finished: Timestamp) -> Change {
     let known = runner.status.clone().unwrap_or_default();
     let name = runner.name_any();
     let registered = known.runner_id.filter(|id| *id != 0 && job.runner_id != 0);
@@ -229,13 +295,7 @@ fn completed(runner: &EphemeralRunner, job: &JobDetails, now: Timestamp) -> Chan
         status.insert("jobResult".to_owned(), json!(result));
     }
     if known.job_finished_at.is_none() {
-        let finished = job.finish_time.unwrap_or(now);
-        status.insert(
-            "jobFinishedAt".to_owned(),
-            json!(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(
-                finished
-            )),
-        );
+        status.insert("jobFinishedAt".to_owned(), json!(MicroTime(finished)));
     }
     written(status)
 }
@@ -388,7 +448,7 @@ mod tests {
         }
         let done = runner(EphemeralRunnerStatus {
             job_result: Some("succeeded".to_owned()),
-            job_finished_at: Some(Time(at("2026-01-02T03:04:05Z"))),
+            job_finished_at: Some(MicroTime(at("2026-01-02T03:04:05Z"))),
             ..with_job(EphemeralRunnerPhase::Running)
         });
         let later = at("2026-06-01T00:00:00Z");
@@ -397,17 +457,31 @@ mod tests {
 
     #[test]
     fn an_ended_job_is_recorded_with_its_result_and_time() {
-        let now = at("2026-06-01T00:00:00Z");
+        let finished = at("2026-06-01T00:00:00.000123Z");
         let running = runner(with_job(EphemeralRunnerPhase::Running));
-        let expected = json!({"jobResult": "succeeded", "jobFinishedAt": "2026-01-02T03:04:05Z"});
-        assert_eq!(completed(&running, &job(), now), Change::Write(expected));
+        let expected =
+            json!({"jobResult": "succeeded", "jobFinishedAt": "2026-06-01T00:00:00.000123Z"});
+        assert_eq!(
+            completed(&running, &job(), finished),
+            Change::Write(expected)
+        );
+    }
 
-        let untimed = JobDetails {
-            finish_time: None,
-            ..job()
+    #[tokio::test(start_paused = true)]
+    async fn times_are_whole_microseconds_and_later_than_all_that_are_known() {
+        let stamps = Stamps {
+            clock: Clock::simulated(at("2026-06-01T00:00:00.0000019Z")),
+            last: Arc::new(AtomicI64::new(i64::MIN)),
         };
-        let expected = json!({"jobResult": "succeeded", "jobFinishedAt": "2026-06-01T00:00:00Z"});
-        assert_eq!(completed(&running, &untimed, now), Change::Write(expected));
+        assert_eq!(stamps.last(), None);
+        assert_eq!(stamps.next(), at("2026-06-01T00:00:00.000001Z"));
+        assert_eq!(stamps.next(), at("2026-06-01T00:00:00.000002Z"));
+        // an earlier one changes nothing, a later one does, and is rounded up
+        stamps.met(at("2026-01-01T00:00:00Z"));
+        assert_eq!(stamps.next(), at("2026-06-01T00:00:00.000003Z"));
+        stamps.met(at("2026-06-01T01:00:00.0000005Z"));
+        assert_eq!(stamps.last(), Some(at("2026-06-01T01:00:00.000001Z")));
+        assert_eq!(stamps.next(), at("2026-06-01T01:00:00.000002Z"));
     }
 
     #[test]
@@ -415,7 +489,7 @@ mod tests {
         let runner = runner(EphemeralRunnerStatus::default());
         let expected = and(
             fields(),
-            json!({"jobResult": "succeeded", "jobFinishedAt": "2026-01-02T03:04:05Z"}),
+            json!({"jobResult": "succeeded", "jobFinishedAt": "2026-06-01T00:00:00.000000Z"}),
         );
         let now = at("2026-06-01T00:00:00Z");
         assert_eq!(completed(&runner, &job(), now), Change::Write(expected));

@@ -3,7 +3,11 @@
 //! Pure. The patch id tells the controller how to take the number: a new id means "decide
 //! once", and 0 means "nothing is going on, so you may force the count" (remove a surplus).
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use serde_json::{Value, json};
+
+use crate::api::constants::annotations;
+use crate::clock::Timestamp;
 
 /// The last patch id before the sequence starts again from 0.
 pub const LAST_PATCH_ID: i64 = 2_147_483_647;
@@ -17,14 +21,6 @@ pub struct Patch {
     pub patch_id: i64,
 }
 
-impl Patch {
-    /// The merge patch.
-    #[must_use]
-    pub fn body(self) -> Value {
-        json!({"spec": {"replicas": self.replicas, "patchID": self.patch_id}})
-    }
-}
-
 /// A patch to be published, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Publication {
@@ -34,6 +30,23 @@ pub struct Publication {
     /// is written only if someone else has changed it (or made it anew) since: a system at
     /// rest writes nothing.
     pub standing: bool,
+    /// It says up to when finished jobs are left out of the number.
+    pub tells_of_finished: bool,
+}
+
+impl Publication {
+    /// The merge patch. `finished` is when the last of the jobs was recorded as finished that
+    /// are to be told of.
+    #[must_use]
+    pub fn body(self, finished: Option<Timestamp>) -> Value {
+        let Patch { replicas, patch_id } = self.patch;
+        let mut body = json!({"spec": {"replicas": replicas, "patchID": patch_id}});
+        if let Some(finished) = finished.filter(|_| self.tells_of_finished) {
+            let until = json!(MicroTime(finished));
+            body["metadata"] = json!({"annotations": {annotations::JOBS_COUNTED_UNTIL: until}});
+        }
+        body
+    }
 }
 
 /// Turns demand into patches.
@@ -46,6 +59,12 @@ pub struct Scaler {
     eventful: bool,
     target: Option<i64>,
     confirmed: Option<Patch>,
+    /// The demand is as new as the newest message.
+    informed: bool,
+    /// So it was when the last patch was decided on.
+    current: bool,
+    /// Jobs were recorded as finished of which the runner set was not told.
+    untold: bool,
 }
 
 impl Scaler {
@@ -61,6 +80,9 @@ impl Scaler {
             eventful: false,
             target: None,
             confirmed: None,
+            informed: false,
+            current: false,
+            untold: false,
         }
     }
 
@@ -76,6 +98,34 @@ impl Scaler {
     /// what it was.
     pub const fn happened(&mut self) {
         self.eventful = true;
+    }
+
+    /// Takes note whether the demand is as new as the newest message: one without a demand may
+    /// tell of a finished job that the known demand includes.
+    pub const fn informed(&mut self, informed: bool) {
+        self.informed = informed;
+    }
+
+    /// Takes note that a job is recorded as finished.
+    pub const fn finished(&mut self) {
+        self.untold = true;
+    }
+
+    /// Whether the runner set can be told of finished jobs, by the next patch at the latest.
+    #[must_use]
+    pub const fn has_to_tell(&self) -> bool {
+        self.untold && self.informed
+    }
+
+    /// A publication of the last patch as it is to be sent now.
+    #[must_use]
+    pub const fn complete(&self, publication: Publication) -> Publication {
+        let tells = self.untold && self.current;
+        Publication {
+            patch: publication.patch,
+            standing: publication.standing && !tells,
+            tells_of_finished: tells,
+        }
     }
 
     /// The next patch. It stays the one to publish until [`Scaler::published`] is told.
@@ -97,10 +147,12 @@ impl Scaler {
             patch_id: if at_rest { 0 } else { sequence },
         };
         self.eventful = false;
+        self.current = self.informed;
         self.target = Some(target);
         Publication {
             patch,
             standing: self.confirmed == Some(patch),
+            tells_of_finished: false,
         }
     }
 
@@ -108,6 +160,10 @@ impl Scaler {
     /// says.
     pub const fn published(&mut self, patch: Patch, accepted: bool) {
         self.confirmed = if accepted { Some(patch) } else { None };
+        if accepted && self.current {
+            // one task at a time: nothing was recorded since it was sent
+            self.untold = false;
+        }
     }
 }
 
@@ -209,11 +265,52 @@ mod tests {
         assert!(!scaler.decide().standing, "the number is another");
     }
 
+    /// The body of the next patch, which is accepted.
+    fn next_body(scaler: &mut Scaler) -> Value {
+        let finished = "2026-01-02T03:04:05.000007Z".parse().ok();
+        let publication = scaler.decide();
+        let body = scaler.complete(publication).body(finished);
+        scaler.published(publication.patch, true);
+        body
+    }
+
     #[test]
-    fn the_body_uses_the_names_of_the_custom_resource() {
-        assert_eq!(
-            patch(4, 7).body(),
-            serde_json::json!({"spec": {"replicas": 4, "patchID": 7}})
-        );
+    fn the_body_uses_the_names_of_the_custom_resource_and_tells_of_finished_jobs_once() {
+        let mut scaler = Scaler::new(0, 10);
+        scaler.informed(true);
+        scaler.demand(4);
+        let plain = |patch_id: i64| json!({"spec": {"replicas": 4, "patchID": patch_id}});
+        assert_eq!(next_body(&mut scaler), plain(0));
+        scaler.finished();
+        scaler.finished();
+        let mut telling = plain(1);
+        telling["metadata"] = json!({"annotations": {
+            "impresario.dev/jobs-counted-until": "2026-01-02T03:04:05.000007Z"}});
+        assert_eq!(next_body(&mut scaler), telling);
+        assert_eq!(next_body(&mut scaler), plain(2));
+    }
+
+    #[test]
+    fn finished_jobs_are_told_of_with_a_demand_as_new_until_a_patch_is_accepted() {
+        let mut scaler = Scaler::new(2, 10);
+        scaler.informed(true);
+        publish(&mut scaler);
+        scaler.informed(false);
+        scaler.finished();
+        let silent = scaler.decide();
+        assert!(!scaler.complete(silent).tells_of_finished);
+        scaler.published(silent.patch, true);
+        assert!(!scaler.has_to_tell());
+
+        scaler.informed(true);
+        assert!(scaler.has_to_tell());
+        assert!(!scaler.complete(silent).tells_of_finished, "it is too old");
+        for accepted in [false, true] {
+            let next = scaler.decide();
+            let sent = scaler.complete(next);
+            assert!(sent.tells_of_finished && !sent.standing, "it is written");
+            scaler.published(next.patch, accepted);
+            assert_eq!(scaler.has_to_tell(), !accepted);
+        }
     }
 }

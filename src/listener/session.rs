@@ -188,7 +188,7 @@ impl Session {
             return self.next_in_hand(now);
         }
         if let Some(publication) = self.due {
-            return Task::Publish(publication);
+            return Task::Publish(self.scaler.complete(publication));
         }
         if !self.put_off.is_empty() && !self.put_off_tried {
             return Task::Record(records_of(&self.put_off));
@@ -217,7 +217,7 @@ impl Session {
         if let Some(publication) = self.due
             && !hand.tried.publish
         {
-            return Task::Publish(publication);
+            return Task::Publish(self.scaler.complete(publication));
         }
         let young = |since: Duration| now.saturating_sub(since) < PATIENCE;
         let left = (!hand.acquire.is_empty() && young(hand.since))
@@ -331,6 +331,7 @@ impl Session {
                 self.stale = false;
                 self.fresh = true;
                 self.take_statistics(statistics);
+                self.tell_of_finished();
             }
             Err(failure) if failure.kind == FailureKind::SessionNotFound => {
                 self.open = false;
@@ -347,9 +348,19 @@ impl Session {
     }
 
     fn take_statistics(&mut self, statistics: Option<Statistics>) {
+        self.scaler.informed(statistics.is_some());
         if let Some(statistics) = statistics {
             self.scaler.demand(statistics.assigned_jobs);
             self.notes.push(Note::Statistics(statistics));
+        }
+    }
+
+    /// Publishes once more when the runner set could not be told of a finished job with the last
+    /// target: its place is waiting to be filled.
+    fn tell_of_finished(&mut self) {
+        if self.due.is_none() && self.scaler.has_to_tell() {
+            self.scaler.happened();
+            self.decide();
         }
     }
 
@@ -376,6 +387,7 @@ impl Session {
             }
             (Err(failure), None) => self.failed("publish", failure),
         }
+        self.tell_of_finished();
     }
 
     fn polled(&mut self, now: Duration, result: Result<Polled, Failure>, took: Duration) {
@@ -488,6 +500,10 @@ impl Session {
             }
         };
         for (mut pending, result) in std::mem::take(records).into_iter().zip(results) {
+            let recorded = matches!(result, Ok(Recording::New | Recording::Already));
+            if recorded && matches!(pending.record, Record::Completed(_)) {
+                self.scaler.finished();
+            }
             let unrecorded = match result {
                 Ok(Recording::Already) if !pending.tried => continue,
                 Ok(Recording::New | Recording::Already) => None,
@@ -506,6 +522,7 @@ impl Session {
             }
             self.notes.push(happened(pending.record));
         }
+        self.tell_of_finished();
     }
 
     fn acknowledged(&mut self, result: Result<(), Failure>) {

@@ -177,6 +177,8 @@ pub struct RunnerReport {
     pub state: RunnerState,
     /// Whether a job was recorded on it.
     pub has_job: bool,
+    /// When its job was recorded as finished, if it was.
+    pub job_finished: Option<Timestamp>,
     /// Whether it has a deletionTimestamp.
     pub deleting: bool,
     /// Whether its pod or its Secret may still exist. A deleting runner without either only

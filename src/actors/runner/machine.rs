@@ -531,8 +531,11 @@ impl RunnerMachine {
                 ..view::view(&EphemeralRunner::default())
             },
         };
+        // the last copy may tell more than the last report
+        let finished = self.runner.get().and_then(|er| view::job_finished(er));
         turn.push(Effect::Report(RunnerReport {
             state: RunnerState::Gone,
+            job_finished: finished.or(last.job_finished),
             holds_resources: false,
             ready: false,
             ..last

@@ -24,6 +24,7 @@ pub fn view(er: &EphemeralRunner) -> RunnerReport {
         revision: number(er, annotations::ACTIONABLE_REVISION),
         state: state(er),
         has_job: has_job(er),
+        job_finished: job_finished(er),
         deleting: is_deleting(er),
         holds_resources: true,
         registered: runner_id(er).is_some(),
@@ -53,6 +54,13 @@ pub fn job_ended(er: &EphemeralRunner) -> bool {
                 .as_deref()
                 .is_some_and(|result| !result.is_empty())
     })
+}
+
+/// When its job was recorded as finished, if that is on record.
+#[must_use]
+pub fn job_finished(er: &EphemeralRunner) -> Option<Timestamp> {
+    let finished = er.status.as_ref()?.job_finished_at.as_ref()?;
+    Some(finished.0)
 }
 
 /// Whether it has a deletionTimestamp.

@@ -51,13 +51,27 @@ struct Entry {
     rests: Option<Timestamp>,
     /// Being deleted without having had a job: its place is to be filled when it is free.
     lost: bool,
+    /// Finished and counted: by a decision, or since `replicas` was computed without its job.
+    counted: bool,
+}
+
+/// What becomes of the place of a runner that has come free.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Place {
+    /// It has not come free now, or that is on the books.
+    #[default]
+    Kept,
+    /// It is to be filled: no job was done in it, or `replicas` was computed without that job.
+    Open,
+    /// It was left behind by a job that `replicas` may still include.
+    Spent,
 }
 
 /// What a report changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Change {
-    /// A runner without a job was lost: it failed, went stale or is being deleted.
-    pub lost: bool,
+    /// What became of the runner's place.
+    pub place: Place,
     /// It failed without a job.
     pub failed: bool,
     /// It got ready.
@@ -70,6 +84,8 @@ pub(super) struct Change {
 #[derive(Debug, Default)]
 pub(super) struct Books {
     applied: i64,
+    /// `replicas` was computed without jobs recorded as finished up to then.
+    counted_until: Option<Timestamp>,
     runners: BTreeMap<String, Entry>,
     counts: [i64; CLASSES],
     patches: BTreeMap<i64, u64>,
@@ -79,6 +95,11 @@ pub(super) struct Books {
     idle: Queue,
     unregistered: Queue,
     finished: Queue,
+    /// Finished and not counted, by when their jobs were recorded as finished; those of which
+    /// that is not known at the end.
+    uncounted: Queue,
+    /// Finished and counted, without pod and Secret.
+    settled: Queue,
     failed: Queue,
     outdated: Queue,
     stale: Queue,
@@ -103,6 +124,8 @@ impl Books {
         let old_class = old.as_ref().map(|old| old.class);
         let was_ready = old.as_ref().is_some_and(|old| old.report.ready);
         let was_lost = old.as_ref().is_some_and(|old| old.lost);
+        // who was found in deletion has been counted by our predecessor
+        let was_counted = old.as_ref().map_or(report.deleting, |old| old.counted);
         let (mut told, mut rests) = old.map_or((None, None), |old| (old.told, old.rests));
         let release_is_moot =
             class != Class::Pending && matches!(told, Some((RunnerCommand::Release, _)));
@@ -112,41 +135,106 @@ impl Books {
         if report.refused {
             rests = Some(after(now, REST));
         }
-        let lost = was_lost || (class == Class::Deleting && deprives(old_class, &report));
+        let entry = Entry {
+            lost: was_lost || (class == Class::Deleting && deprives(old_class, &report)),
+            counted: was_counted || (class == Class::Finished && self.is_known_of(&report)),
+            report,
+            class,
+            told,
+            rests,
+        };
         let change = Change {
-            lost: match class {
-                Class::Failed | Class::Stale => matches!(old_class, None | Some(Class::Pending)),
-                Class::Deleting => false,
-                Class::Leaving => was_lost || deprives(old_class, &report),
-                _ => false,
-            },
+            place: self.place(old_class, was_counted, &entry),
             failed: class == Class::Failed && old_class != Some(Class::Failed),
-            ready: report.ready && !was_ready,
+            ready: entry.report.ready && !was_ready,
             finished: class == Class::Finished && old_class != Some(Class::Finished),
         };
-        self.link(
-            name,
-            Entry {
-                report,
-                class,
-                told,
-                rests,
-                lost,
-            },
-        );
+        self.link(name, entry);
         change
     }
 
-    /// Strikes a runner off that is gone. Says whether it was lost without having had a job.
-    pub fn remove(&mut self, name: &str, uid: &str) -> bool {
+    /// What becomes of an entry's place with the step from its class before to the one now.
+    fn place(&self, before: Option<Class>, was_counted: bool, now: &Entry) -> Place {
+        let open_if = |open| if open { Place::Open } else { Place::Kept };
+        match now.class {
+            Class::Pending | Class::Running | Class::Deleting | Class::Outdated => Place::Kept,
+            Class::Failed | Class::Stale => open_if(matches!(before, None | Some(Class::Pending))),
+            Class::Finished => open_if(now.counted && !was_counted),
+            Class::Leaving => match before {
+                Some(Class::Leaving) => Place::Kept,
+                None => open_if(deprives(None, &now.report)),
+                Some(before) => self.left_by(before, now),
+            },
+        }
+    }
+
+    /// What becomes of the place of a runner that is gone, or as good as gone.
+    fn left_by(&self, before: Class, entry: &Entry) -> Place {
+        let settled = entry.counted || self.is_known_of(&entry.report);
+        match before {
+            Class::Leaving => Place::Kept,
+            _ if entry.lost || deprives(Some(before), &entry.report) => Place::Open,
+            Class::Finished if settled => Place::Kept,
+            _ if settled => Place::Open,
+            _ => Place::Spent,
+        }
+    }
+
+    /// Strikes a runner off that is gone. Says what becomes of its place.
+    pub fn remove(&mut self, name: &str, uid: &str) -> Place {
         if self.uid(name) != Some(uid) {
+            return Place::Kept;
+        }
+        let entry = self.unlink(name);
+        entry.map_or(Place::Kept, |entry| self.left_by(entry.class, &entry))
+    }
+
+    /// Takes in up to when finished jobs are left out of `replicas`. Says whether that opens
+    /// places.
+    pub fn set_counted_until(&mut self, until: Option<Timestamp>) -> bool {
+        if until == self.counted_until {
             return false;
         }
-        self.unlink(name).is_some_and(|entry| match entry.class {
-            Class::Pending => true,
-            Class::Deleting => entry.lost,
-            _ => false,
-        })
+        // it hardly ever goes back; then nobody is called back who was let go
+        self.counted_until = until;
+        let mut opens = false;
+        while let Some((finished, name)) = self.uncounted.first().cloned()
+            && self.counted_until.is_some_and(|until| finished <= until)
+            && let Some(mut entry) = self.unlink(&name)
+        {
+            entry.counted = true;
+            self.link(name, entry);
+            opens = true;
+        }
+        opens
+    }
+
+    /// Counts all finished runners. Gives those that were not counted before, and when their
+    /// jobs were recorded as finished.
+    pub fn count_finished(&mut self) -> Vec<(String, Option<Timestamp>)> {
+        let mut counted = Vec::new();
+        while let Some((_, name)) = self.uncounted.first().cloned()
+            && let Some(mut entry) = self.unlink(&name)
+        {
+            entry.counted = true;
+            counted.push((name.clone(), entry.report.job_finished));
+            self.link(name, entry);
+        }
+        counted
+    }
+
+    /// Whether `replicas` was computed without the job that was recorded as finished then.
+    pub fn is_counted(&self, finished: Option<Timestamp>) -> bool {
+        finished.is_some_and(|finished| self.counted_until.is_some_and(|until| finished <= until))
+    }
+
+    fn is_known_of(&self, report: &RunnerReport) -> bool {
+        self.is_counted(report.job_finished)
+    }
+
+    /// The applied revision that the runners are judged by.
+    pub const fn applied(&self) -> i64 {
+        self.applied
     }
 
     /// Takes in which revision is applied. Says whether verdicts went stale by it.
@@ -209,6 +297,11 @@ impl Books {
             outdated: self.count(Class::Outdated) + self.count(Class::Stale),
             deleting: self.count(Class::Deleting) + self.count(Class::Leaving),
         }
+    }
+
+    /// Finished runners that no decision has counted and that `replicas` may include.
+    pub fn uncounted(&self) -> i64 {
+        i64::try_from(self.uncounted.len()).unwrap_or(i64::MAX)
     }
 
     /// Runners that count as capacity.
@@ -311,8 +404,14 @@ impl Books {
             .map(|(_, name)| name.clone())
     }
 
+    /// Any finished runner that was told nothing.
     pub fn next_finished(&self) -> Option<String> {
         head(&self.finished)
+    }
+
+    /// A finished runner of which nothing is left to be done: counted, without pod and Secret.
+    pub fn next_settled(&self) -> Option<String> {
+        head(&self.settled)
     }
 
     pub fn next_stale(&self) -> Option<String> {
@@ -418,25 +517,33 @@ impl Books {
     /// The queues that an entry stands in, with its place there.
     fn queues_of(&mut self, entry: &Entry) -> impl Iterator<Item = (&mut Queue, Timestamp)> {
         let created = entry.report.created;
-        let own = match (&entry.told, entry.rests, entry.class) {
-            (Some((_, at)), _, _) => Some((&mut self.told, after(*at, PATIENCE))),
+        let (own, second) = match (&entry.told, entry.rests, entry.class) {
+            (Some((_, at)), _, _) => (Some((&mut self.told, after(*at, PATIENCE))), None),
             (None, Some(until), Class::Pending) => {
                 let second = is_unaskable(&entry.report).then_some((&mut self.unaskable, created));
-                return [Some((&mut self.resting, until)), second]
-                    .into_iter()
-                    .flatten();
+                (Some((&mut self.resting, until)), second)
             }
             (None, None, Class::Pending) if entry.report.registered => {
-                Some((&mut self.idle, created))
+                (Some((&mut self.idle, created)), None)
             }
-            (None, None, Class::Pending) => Some((&mut self.unregistered, created)),
-            (None, _, Class::Finished) => Some((&mut self.finished, created)),
-            (None, _, Class::Failed) => Some((&mut self.failed, created)),
-            (None, _, Class::Outdated) => Some((&mut self.outdated, created)),
-            (None, _, Class::Stale) => Some((&mut self.stale, created)),
-            (None, _, Class::Running | Class::Deleting | Class::Leaving) => None,
+            (None, None, Class::Pending) => (Some((&mut self.unregistered, created)), None),
+            (None, _, Class::Finished) => {
+                let finished = entry.report.job_finished.unwrap_or(Timestamp::MAX);
+                let second = if !entry.counted {
+                    Some((&mut self.uncounted, finished))
+                } else if entry.report.holds_resources {
+                    None
+                } else {
+                    Some((&mut self.settled, created))
+                };
+                (Some((&mut self.finished, created)), second)
+            }
+            (None, _, Class::Failed) => (Some((&mut self.failed, created)), None),
+            (None, _, Class::Outdated) => (Some((&mut self.outdated, created)), None),
+            (None, _, Class::Stale) => (Some((&mut self.stale, created)), None),
+            (None, _, Class::Running | Class::Deleting | Class::Leaving) => (None, None),
         };
-        [own, None].into_iter().flatten()
+        [own, second].into_iter().flatten()
     }
 }
 

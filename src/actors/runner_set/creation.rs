@@ -7,7 +7,7 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::books::Books;
-use super::machine::{RunnerSetMachine, Tag};
+use super::machine::{RunnerSetMachine, Tag, applied_revision};
 use crate::actors::backoff;
 use crate::actors::runner::turn::Turn;
 use crate::actors::runner::view;
@@ -109,13 +109,17 @@ impl RunnerSetMachine {
         } else {
             (latest, self.creation.last_unsent())
         };
+        // a person may have raised the applied revision; under one below it a verdict would be
+        // stale from the start, and a rejected spec be tried for ever
+        let revision = set.spec.actionable_revision.unwrap_or(0);
+        let revision = revision.max(applied_revision(set));
         for (name, slot) in &mut self.creation.slots {
             let waits = !slot.is_absent() || Some(name) == held.as_ref();
             if waits || !slot.is_free(turn.now) {
                 continue;
             }
             slot.begin();
-            let runner = stamped(resources::ephemeral_runner(set, name), stamp);
+            let runner = stamped(resources::ephemeral_runner(set, name), stamp, revision);
             turn.kube(
                 Tag::CreateRunner(name.clone()),
                 KubeRequest::Create(runner.into()),
@@ -213,12 +217,14 @@ impl Creation {
     }
 }
 
-fn stamped(mut runner: EphemeralRunner, patch: i64) -> EphemeralRunner {
-    runner
-        .metadata
-        .annotations
-        .get_or_insert_default()
-        .insert(annotations::PATCH_ID.to_owned(), patch.to_string());
+fn stamped(mut runner: EphemeralRunner, patch: i64, revision: i64) -> EphemeralRunner {
+    let stamps = runner.metadata.annotations.get_or_insert_default();
+    for (key, number) in [
+        (annotations::PATCH_ID, patch),
+        (annotations::ACTIONABLE_REVISION, revision),
+    ] {
+        stamps.insert(key.to_owned(), number.to_string());
+    }
     runner
 }
 

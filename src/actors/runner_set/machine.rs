@@ -4,14 +4,16 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use super::books::Books;
+use super::books::{Books, Place};
 use super::creation::Creation;
 use super::failing::Failing;
+use super::hold::Hold;
 use super::proxy::ProxySecret;
 use crate::actors::runner::turn::Turn;
 use crate::actors::tracked::{Presence, Tracked};
 use crate::actors::{EffectOf, InputOf, Machine};
 use crate::api::EphemeralRunnerSet;
+use crate::api::constants::annotations;
 use crate::clock::Timestamp;
 use crate::messages::{
     Effect, Input, Kind, KubeAnswer, KubeError, KubeRequest, Object, ObjectRef, Rejected,
@@ -65,8 +67,13 @@ pub struct RunnerSetMachine {
     pub(super) creation: Creation,
     pub(super) failing: Failing,
     pub(super) proxy: ProxySecret,
-    /// A runner without a job was lost since the last decision; after a restart nobody knows.
+    pub(super) hold: Hold,
+    /// A place that is to be filled has come free since the last decision; after a restart
+    /// nobody knows.
     pub(super) lost: bool,
+    /// Whether the service rejects the runners' version under the applied revision; nothing
+    /// before the set was first looked at.
+    pub(super) rejected: Option<bool>,
     /// A runner got ready, or ended well, since the failed ones were last cleared away.
     pub(super) succeeded: bool,
     pub(super) status_written: Option<Timestamp>,
@@ -74,6 +81,8 @@ pub struct RunnerSetMachine {
     synced: bool,
     /// The newest copy that was known for certain.
     pub(super) last_set: Option<Arc<EphemeralRunnerSet>>,
+    /// Uid of the set that the state is about.
+    about: Option<String>,
     reported: Option<Reported>,
     stopped: bool,
 }
@@ -103,12 +112,15 @@ impl RunnerSetMachine {
             creation: Creation::default(),
             failing: Failing::default(),
             proxy: ProxySecret::default(),
+            hold: Hold::default(),
             lost: true,
+            rejected: None,
             succeeded: false,
             status_written: None,
             buried: Buried::default(),
             synced: false,
             last_set: None,
+            about: None,
             reported: None,
             stopped: false,
         }
@@ -133,7 +145,7 @@ impl RunnerSetMachine {
                 self.set.observe_gone(uid);
             }
             Kind::EphemeralRunner => {
-                self.lost |= self.books.remove(&object.name, uid);
+                self.strike_off(&object.name, uid, None);
                 self.buried.remove(uid);
             }
             Kind::Secret => self.proxy.observe_gone(uid),
@@ -143,7 +155,7 @@ impl RunnerSetMachine {
 
     fn take_report(&mut self, report: RunnerReport, turn: &mut Turn<Self>) {
         if report.state == RunnerState::Gone {
-            self.lost |= self.books.remove(&report.name, &report.uid);
+            self.strike_off(&report.name, &report.uid, report.job_finished);
             self.buried.insert(report.uid);
             return;
         }
@@ -158,8 +170,9 @@ impl RunnerSetMachine {
     /// Takes a report into the books, and what it means for the set.
     pub(super) fn enter(&mut self, report: RunnerReport, turn: &mut Turn<Self>) {
         let created = report.created;
+        let (name, finished) = (report.name.clone(), report.job_finished);
         let change = self.books.put(turn.now, report);
-        self.lost |= change.lost;
+        self.take_place(name, finished, change.place);
         if change.failed {
             let who = format!("{}/{}", self.namespace, self.name);
             self.failing.count(turn.now, created, &who);
@@ -168,6 +181,24 @@ impl RunnerSetMachine {
             self.failing.reset();
         }
         self.succeeded |= change.ready || change.finished;
+    }
+
+    /// Strikes a runner off that is gone.
+    fn strike_off(&mut self, name: &str, uid: &str, finished: Option<Timestamp>) {
+        let place = self.books.remove(name, uid);
+        self.take_place(name.to_owned(), finished, place);
+    }
+
+    /// Takes in what becomes of a runner's place.
+    fn take_place(&mut self, name: String, finished: Option<Timestamp>, place: Place) {
+        match place {
+            _ if self.books.is_counted(finished) => {
+                self.lost |= self.hold.open(&name) || place != Place::Kept;
+            }
+            Place::Kept => {}
+            Place::Open => self.lost = true,
+            Place::Spent => self.hold.keep(name, finished),
+        }
     }
 
     fn take_kube(
@@ -239,6 +270,7 @@ impl RunnerSetMachine {
             }
             Presence::Present(set) => {
                 self.last_set = Some(set.clone());
+                self.follow(&set);
                 if set.metadata.deletion_timestamp.is_some() {
                     self.delete(&set, turn);
                 } else {
@@ -258,20 +290,39 @@ impl RunnerSetMachine {
         if !self.has_finalizer(set) {
             return self.add_finalizer(set, turn);
         }
-        let applied = applied_revision(set);
-        self.lost |= self.books.set_applied(applied);
         self.remind(turn);
         let proxy_in_place = self.keep_proxy(set, turn);
         self.clear_failed(turn);
+        self.clear_settled(turn);
         let target = set.spec.actionable_revision.unwrap_or(0);
-        if target > applied {
+        if target > applied_revision(set) {
             self.apply_revision(set, target, turn);
-        } else if self.is_outdated(set) {
+        } else if self.is_outdated() {
             self.stand_still(set, turn);
         } else {
             self.scale(set, proxy_in_place, turn);
         }
+        self.keep_phase(set, turn);
         self.keep_status(set, turn);
+    }
+
+    /// Follows the set to its revision, its patch and its phase.
+    fn follow(&mut self, set: &EphemeralRunnerSet) {
+        if self.about != set.metadata.uid {
+            self.about.clone_from(&set.metadata.uid);
+            self.hold = Hold::default();
+            self.rejected = None;
+        }
+        self.hold.follow(set.spec.patch_id, cleanup_patch(set));
+        let until = counted_until(set);
+        if self.books.set_counted_until(until) {
+            self.lost = true;
+        }
+        let books = &self.books;
+        self.lost |= self
+            .hold
+            .open_counted(|finished| books.is_counted(finished));
+        self.judge(set);
     }
 
     /// Says again what has had no effect for long: a runner's actor may have been restarted.
@@ -349,6 +400,25 @@ pub(super) fn applied_revision(set: &EphemeralRunnerSet) -> i64 {
         .as_ref()
         .and_then(|status| status.applied_actionable_revision)
         .unwrap_or(0)
+}
+
+/// The patch under which finished runners were last counted. Absent and 0 are the same: patch
+/// 0 holds nothing back.
+pub(super) fn cleanup_patch(set: &EphemeralRunnerSet) -> i64 {
+    set.status
+        .as_ref()
+        .and_then(|status| status.finished_runner_cleanup_patch_id)
+        .unwrap_or(0)
+}
+
+/// Up to when finished jobs are left out of `replicas`, as far as our own listener says so.
+fn counted_until(set: &EphemeralRunnerSet) -> Option<Timestamp> {
+    set.metadata
+        .annotations
+        .as_ref()?
+        .get(annotations::JOBS_COUNTED_UNTIL)?
+        .parse()
+        .ok()
 }
 
 /// Uids of runners that are gone, the oldest forgotten first.

@@ -9,6 +9,7 @@ mod books;
 mod creation;
 mod deletion;
 mod failing;
+mod hold;
 mod machine;
 mod proxy;
 mod revision;

@@ -45,12 +45,53 @@ impl RunnerSetMachine {
         }
     }
 
-    /// Whether the service rejects the runners' version under the applied revision. Only a new
-    /// revision ends that.
-    pub(super) fn is_outdated(&self, set: &EphemeralRunnerSet) -> bool {
-        self.books.count(Class::Outdated) > 0
-            || set.status.as_ref().and_then(|status| status.phase)
-                == Some(EphemeralRunnerSetPhase::Outdated)
+    /// Follows the applied revision, and judges whether the service rejects the runners'
+    /// version under it.
+    ///
+    /// A verdict is given by a runner that was made under the applied revision or a newer one,
+    /// and stands until another revision is applied: that the runner is deleted by a person
+    /// corrects nothing, and must not set a parked scale set going. So this is judged anew when
+    /// the revision or a runner's state changes; the phase on record is believed only by a
+    /// process that has just started, and is corrected where it says something else.
+    pub(super) fn judge(&mut self, set: &EphemeralRunnerSet) {
+        let known = self.books.applied();
+        let applied = applied_revision(set);
+        self.lost |= self.books.set_applied(applied);
+        let verdict = self.books.count(Class::Outdated) > 0;
+        let standing = match self.rejected {
+            None => phase(set) == Some(EphemeralRunnerSetPhase::Outdated),
+            Some(_) if known != applied => {
+                self.hold.forgive_unknown();
+                false
+            }
+            Some(before) => before,
+        };
+        self.rejected = Some(standing || verdict);
+    }
+
+    pub(super) fn is_outdated(&self) -> bool {
+        self.rejected == Some(true)
+    }
+
+    /// Puts the phase on record, at once: everything else waits for it.
+    pub(super) fn keep_phase(&mut self, set: &EphemeralRunnerSet, turn: &mut Turn<Self>) {
+        let wanted = self.phase();
+        if phase(set).is_some_and(|known| known != wanted) {
+            let marks = Marks {
+                phase: Some(wanted),
+                ..Marks::default()
+            };
+            self.write_marks(set, &marks, turn);
+        }
+    }
+
+    /// The phase as it is judged.
+    pub(super) fn phase(&self) -> EphemeralRunnerSetPhase {
+        if self.is_outdated() {
+            EphemeralRunnerSetPhase::Outdated
+        } else {
+            EphemeralRunnerSetPhase::Running
+        }
     }
 
     /// Under a rejected revision: runners without a job are let go, none is made.
@@ -62,7 +103,11 @@ impl RunnerSetMachine {
         while let Some(name) = self.books.next_stale() {
             self.tell(name, RunnerCommand::Delete, turn);
         }
-        self.count_finished(set, turn);
+        self.count_finished_if_due(set, turn);
         turn.wake_at_some(self.books.next_rest_end());
     }
+}
+
+fn phase(set: &EphemeralRunnerSet) -> Option<EphemeralRunnerSetPhase> {
+    set.status.as_ref().and_then(|status| status.phase)
 }

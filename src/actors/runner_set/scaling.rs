@@ -1,7 +1,7 @@
 //! How many runners there are to be: the decision on counts and the listener's patch.
 
 use super::books::Class;
-use super::machine::RunnerSetMachine;
+use super::machine::{RunnerSetMachine, cleanup_patch};
 use super::status::Marks;
 use crate::actors::runner::turn::Turn;
 use crate::api::EphemeralRunnerSet;
@@ -19,57 +19,82 @@ impl RunnerSetMachine {
         while let Some(name) = self.books.next_stale() {
             self.tell(name, RunnerCommand::Delete, turn);
         }
-        if self.books.count(Class::Stale) > 0 || self.count_finished(set, turn) {
+        if self.books.count(Class::Stale) > 0 {
             return;
         }
-        let patch = set.spec.patch_id;
-        let is_due = patch == 0 || patch != self.books.latest_patch() || self.lost;
-        let replicas = set.spec.replicas.unwrap_or(0).max(0);
-        let capacity = self.books.capacity();
-        let wanted = usize::try_from(replicas - capacity).unwrap_or(0);
-        self.creation.trim(wanted);
+        let is_due = self.is_due(set);
         if !is_due && self.creation.is_empty() {
             return;
         }
+        if is_due && self.count_finished(set, turn) {
+            return;
+        }
+        let replicas = set.spec.replicas.unwrap_or(0).max(0);
+        let free = replicas - self.books.capacity();
+        let fillable = self.hold.fillable(free, self.books.uncounted());
+        let wanted = usize::try_from(fillable).unwrap_or(0);
+        self.creation.trim(wanted);
         let gap = wanted.saturating_sub(self.creation.len());
-        let held_back = patch > 0 && cleanup_patch(set) == patch;
         if wanted > 0 {
-            if held_back {
-                self.creation.trim(0);
-            } else if may_create {
+            if may_create {
                 self.create_runners(set, gap, turn);
             }
-        } else if patch == 0 {
+        } else if set.spec.patch_id == 0 {
             self.shrink(replicas, turn);
         }
-        if wanted == 0 && self.creation.is_empty() {
+        if wanted == 0 && self.creation.is_empty() && self.books.uncounted() == 0 {
             // the decision is carried out
             self.lost = false;
         }
     }
 
-    /// Counts finished runners and lets them go. Says whether there are any: `replicas` was
-    /// computed while they were alive, so nothing else is decided on it.
-    pub(super) fn count_finished(
+    /// Whether a decision is due: the listener may have the count forced, its patch has not
+    /// been served, or a place has come free that is to be filled.
+    fn is_due(&self, set: &EphemeralRunnerSet) -> bool {
+        let patch = set.spec.patch_id;
+        patch == 0 || patch != self.books.latest_patch() || self.lost
+    }
+
+    /// Counts finished runners, if a decision is due. Before that is on record, nothing is done
+    /// about it.
+    pub(super) fn count_finished_if_due(
         &mut self,
         set: &EphemeralRunnerSet,
         turn: &mut Turn<Self>,
-    ) -> bool {
-        if self.books.count(Class::Finished) == 0 {
+    ) {
+        if self.is_due(set) {
+            self.count_finished(set, turn);
+        }
+    }
+
+    /// Counts finished runners: puts on record that it is done under this patch, then lets them
+    /// go and holds their places. Says whether it did either: nothing else is decided on the
+    /// same input.
+    fn count_finished(&mut self, set: &EphemeralRunnerSet, turn: &mut Turn<Self>) -> bool {
+        if self.books.uncounted() == 0 {
             return false;
         }
-        if cleanup_patch(set) == set.spec.patch_id {
-            while let Some(name) = self.books.next_finished() {
-                self.tell(name, RunnerCommand::Delete, turn);
-            }
-        } else {
+        let patch = set.spec.patch_id;
+        if cleanup_patch(set) != patch {
             let marks = Marks {
-                cleanup_patch: Some(set.spec.patch_id),
+                cleanup_patch: Some(patch),
                 ..Marks::default()
             };
-            self.write_marks(set, &marks, turn);
+            return self.write_marks(set, &marks, turn);
         }
+        for (name, finished) in self.books.count_finished() {
+            self.hold.keep(name, finished);
+        }
+        self.clear_settled(turn);
         true
+    }
+
+    /// Lets finished runners go that are counted. Each stays until its pod and Secret are gone:
+    /// a runner in deletion that holds some is capacity once more.
+    pub(super) fn clear_settled(&mut self, turn: &mut Turn<Self>) {
+        while let Some(name) = self.books.next_settled() {
+            self.tell(name, RunnerCommand::Delete, turn);
+        }
     }
 
     /// Asks surplus runners to go, as many at once as there are too many.
@@ -94,13 +119,4 @@ impl RunnerSetMachine {
             self.tell(name, RunnerCommand::Delete, turn);
         }
     }
-}
-
-/// The patch under which finished runners were last counted. Absent and 0 are the same: patch
-/// 0 holds nothing back.
-fn cleanup_patch(set: &EphemeralRunnerSet) -> i64 {
-    set.status
-        .as_ref()
-        .and_then(|status| status.finished_runner_cleanup_patch_id)
-        .unwrap_or(0)
 }

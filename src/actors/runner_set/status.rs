@@ -76,20 +76,12 @@ impl RunnerSetMachine {
 
     fn desired_status(&self, set: &EphemeralRunnerSet, marks: &Marks) -> EphemeralRunnerSetStatus {
         let live = set.status.as_ref();
-        let outdated = self.books.count(Class::Outdated) > 0;
-        let phase = marks.phase.or_else(|| {
-            if outdated {
-                return Some(EphemeralRunnerSetPhase::Outdated);
-            }
-            live.and_then(|status| status.phase)
-                .or(Some(EphemeralRunnerSetPhase::Running))
-        });
         EphemeralRunnerSetStatus {
             current_replicas: self.books.capacity(),
             pending_ephemeral_runners: Some(self.books.count(Class::Pending)),
             running_ephemeral_runners: Some(self.books.count(Class::Running)),
             failed_ephemeral_runners: Some(self.books.count(Class::Failed)),
-            phase,
+            phase: Some(marks.phase.unwrap_or_else(|| self.phase())),
             applied_actionable_revision: marks
                 .applied
                 .or_else(|| live.and_then(|status| status.applied_actionable_revision)),

@@ -46,6 +46,7 @@ fn publish(replicas: i64, patch_id: i64) -> Task {
     Task::Publish(Publication {
         patch: super::super::scaler::Patch { replicas, patch_id },
         standing: false,
+        tells_of_finished: false,
     })
 }
 

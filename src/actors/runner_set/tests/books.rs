@@ -1,6 +1,6 @@
 //! Counts and queues, report by report.
 
-use super::super::books::{Books, Class};
+use super::super::books::{Books, Class, Place};
 use crate::clock::{Timestamp, after};
 use crate::messages::{RunnerCommand, RunnerReport, RunnerState};
 
@@ -17,6 +17,7 @@ fn report(name: &str, state: RunnerState) -> RunnerReport {
         revision: 2,
         state,
         has_job: state == RunnerState::Running,
+        job_finished: None,
         deleting: false,
         holds_resources: true,
         registered: true,
@@ -83,54 +84,258 @@ fn a_runner_of_annotation_less_origin_is_current_until_a_revision_is_applied() {
     assert!(!books.set_applied(1));
 }
 
+/// A moment of the jobs' end, after which others are.
+fn end() -> Timestamp {
+    after(now(), 7)
+}
+
+/// With the job's end on record.
+fn ended(report: RunnerReport, finished: Timestamp) -> RunnerReport {
+    RunnerReport {
+        job_finished: Some(finished),
+        ..report
+    }
+}
+
 #[test]
-fn a_place_is_lost_when_a_runner_goes_that_had_no_job_and_when_it_is_free() {
-    use RunnerState::{Failed, Finished, Pending, Running};
-    // (before, then, whether the place is to be filled now)
+fn a_place_opens_when_no_job_was_done_in_it_and_is_spent_when_one_was() {
+    use Place::{Kept, Open, Spent};
+    use RunnerState::{Failed, Finished, Outdated, Pending, Running};
+    let stale = || RunnerReport {
+        revision: 1,
+        ..report("r", Outdated)
+    };
+    let told = |state| ended(report("r", state), end());
+    let untold = |state| ended(report("r", state), after(end(), 1));
+    let going = |held: bool, report: RunnerReport| RunnerReport {
+        deleting: true,
+        holds_resources: held,
+        ..report
+    };
+    // (name, states one after the other, what becomes of the place with the last of them)
     let table = [
-        (report("r", Pending), report("r", Failed), true),
-        (report("r", Pending), deleting("r", Pending, true), false),
-        (report("r", Pending), deleting("r", Pending, false), true),
-        (report("r", Running), deleting("r", Running, false), false),
-        (report("r", Finished), deleting("r", Finished, false), false),
-        (report("r", Failed), deleting("r", Failed, false), true),
         (
-            deleting("r", Pending, true),
-            deleting("r", Pending, false),
-            true,
+            "failed",
+            vec![report("r", Pending), report("r", Failed)],
+            Open,
+        ),
+        ("stale", vec![report("r", Pending), stale()], Open),
+        (
+            "stale after a job was given",
+            vec![report("r", Running), stale()],
+            Kept,
         ),
         (
-            deleting("r", Finished, true),
-            deleting("r", Finished, false),
-            false,
+            "and deleted",
+            vec![report("r", Running), stale(), going(false, stale())],
+            Open,
+        ),
+        (
+            "rejected",
+            vec![report("r", Pending), report("r", Outdated)],
+            Kept,
+        ),
+        (
+            "busy",
+            vec![report("r", Pending), report("r", Running)],
+            Kept,
+        ),
+        (
+            "an idle one on its way out",
+            vec![report("r", Pending), going(true, report("r", Pending))],
+            Kept,
+        ),
+        (
+            "an idle one as good as gone",
+            vec![report("r", Pending), going(false, report("r", Pending))],
+            Open,
+        ),
+        (
+            "an idle one that was on its way out",
+            vec![
+                report("r", Pending),
+                going(true, report("r", Pending)),
+                going(false, report("r", Pending)),
+            ],
+            Open,
+        ),
+        (
+            "the same, said twice",
+            vec![
+                report("r", Pending),
+                going(false, report("r", Pending)),
+                going(false, report("r", Pending)),
+            ],
+            Kept,
+        ),
+        (
+            "a failed one deleted",
+            vec![report("r", Failed), going(false, report("r", Failed))],
+            Open,
+        ),
+        (
+            "a busy one deleted by a person",
+            vec![report("r", Running), going(false, report("r", Running))],
+            Spent,
+        ),
+        (
+            "a busy one deleted by a person, step by step",
+            vec![
+                report("r", Running),
+                going(true, report("r", Running)),
+                going(false, report("r", Running)),
+            ],
+            Spent,
+        ),
+        (
+            "a finished one deleted by a person",
+            vec![report("r", Finished), going(false, report("r", Finished))],
+            Spent,
+        ),
+        (
+            "finished",
+            vec![report("r", Running), report("r", Finished)],
+            Kept,
+        ),
+        (
+            "finished, of which replicas knows",
+            vec![report("r", Running), told(Finished)],
+            Open,
+        ),
+        (
+            "finished, of which replicas does not know",
+            vec![report("r", Running), untold(Finished)],
+            Kept,
+        ),
+        (
+            "finished, of which is heard later that replicas knows",
+            vec![report("r", Finished), told(Finished)],
+            Open,
+        ),
+        (
+            "finished, known of and gone",
+            vec![told(Finished), going(false, told(Finished))],
+            Kept,
+        ),
+        (
+            "a busy one whose end replicas knows of, deleted by a person",
+            vec![
+                told(Running),
+                going(true, told(Running)),
+                going(false, told(Running)),
+            ],
+            Open,
+        ),
+        (
+            "one found on its way out, which a predecessor has counted",
+            vec![
+                going(true, report("r", Finished)),
+                going(false, report("r", Finished)),
+            ],
+            Open,
         ),
     ];
-    for (before, then, lost) in table {
+    for (name, reports, expected) in table {
         let mut books = Books::default();
-        books.put(now(), before.clone());
-        assert_eq!(
-            books.put(now(), then.clone()).lost,
-            lost,
-            "{before:?} {then:?}"
-        );
+        books.set_applied(2);
+        books.set_counted_until(Some(end()));
+        let places: Vec<Place> = reports
+            .into_iter()
+            .map(|report| books.put(now(), report).place)
+            .collect();
+        assert_eq!(places.last(), Some(&expected), "{name}: {places:?}");
     }
-    for (before, lost) in [
-        (report("r", Pending), true),
-        (report("r", Finished), false),
-        (deleting("r", Pending, true), true),
-        (deleting("r", Finished, true), false),
-    ] {
+}
+
+#[test]
+fn a_runner_that_is_struck_off_leaves_its_place_as_it_last_stood() {
+    use Place::{Kept, Open, Spent};
+    use RunnerState::{Failed, Finished, Pending, Running};
+    let table = [
+        ("idle", vec![report("r", Pending)], Open),
+        ("busy", vec![report("r", Running)], Spent),
+        ("finished", vec![report("r", Finished)], Spent),
+        (
+            "finished and known of",
+            vec![ended(report("r", Finished), end())],
+            Kept,
+        ),
+        ("failed", vec![report("r", Failed)], Open),
+        (
+            "idle, on its way out",
+            vec![report("r", Pending), deleting("r", Pending, true)],
+            Open,
+        ),
+        (
+            "finished, on its way out",
+            vec![report("r", Finished), deleting("r", Finished, true)],
+            Spent,
+        ),
+        (
+            "as good as gone before",
+            vec![report("r", Pending), deleting("r", Pending, false)],
+            Kept,
+        ),
+    ];
+    for (name, reports, expected) in table {
         let mut books = Books::default();
-        books.put(now(), before.clone());
-        assert_eq!(books.remove("r", "uid-r"), lost, "{before:?}");
+        books.set_counted_until(Some(end()));
+        for report in reports {
+            books.put(now(), report);
+        }
+        assert_eq!(books.remove("r", "uid-r"), expected, "{name}");
+        assert_eq!(books.remove("r", "uid-r"), Kept, "{name}: twice");
     }
+}
+
+#[test]
+fn finished_runners_are_counted_once_and_go_when_nothing_of_them_is_left() {
+    use RunnerState::Finished;
+    let bare = |name| RunnerReport {
+        holds_resources: false,
+        ..report(name, Finished)
+    };
+    let mut books = Books::default();
+    books.put(now(), report("holds", Finished));
+    books.put(now(), ended(bare("bare"), end()));
+    assert_eq!(books.uncounted(), 2);
+    assert_eq!(books.next_settled(), None, "nobody goes uncounted");
+    let counted = [("bare".to_owned(), Some(end())), ("holds".to_owned(), None)];
+    assert_eq!(books.count_finished(), counted);
+    assert_eq!((books.uncounted(), books.count_finished()), (0, Vec::new()));
+    assert_eq!(books.next_settled().as_deref(), Some("bare"));
+    books.tell(now(), "bare", RunnerCommand::Delete);
+    assert_eq!(books.next_settled(), None);
+    books.put(now(), bare("holds"));
+    assert_eq!(books.next_settled().as_deref(), Some("holds"));
+    assert_eq!(books.uncounted(), 0);
+}
+
+#[test]
+fn whose_end_replicas_comes_to_know_of_is_counted_by_that() {
+    use RunnerState::{Finished, Running};
+    let mut books = Books::default();
+    books.put(now(), ended(report("early", Finished), end()));
+    books.put(now(), ended(report("late", Finished), after(end(), 1)));
+    books.put(now(), report("unknown", Finished));
+    books.put(now(), ended(report("running", Running), end()));
+    assert_eq!(books.uncounted(), 3);
+    assert!(books.set_counted_until(Some(end())), "early's place opens");
+    assert_eq!(books.uncounted(), 2);
+    assert!(!books.set_counted_until(Some(end())));
+    assert!(books.set_counted_until(Some(after(end(), 1))));
+    assert_eq!(books.uncounted(), 1);
+    // back again, by hand: who was let go is not called back
+    assert!(!books.set_counted_until(None));
+    assert_eq!(books.uncounted(), 1);
+    assert_eq!(books.count(Class::Finished), 3);
 }
 
 #[test]
 fn a_report_of_an_earlier_runner_of_the_name_strikes_nothing_off() {
     let mut books = Books::default();
     books.put(now(), report("r", RunnerState::Pending));
-    assert!(!books.remove("r", "uid-of-another"));
+    assert_eq!(books.remove("r", "uid-of-another"), Place::Kept);
     assert!(books.contains("r"));
 }
 
