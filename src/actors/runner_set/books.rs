@@ -124,8 +124,9 @@ impl Books {
         let old_class = old.as_ref().map(|old| old.class);
         let was_ready = old.as_ref().is_some_and(|old| old.report.ready);
         let was_lost = old.as_ref().is_some_and(|old| old.lost);
-        // who was found in deletion has been counted by our predecessor
-        let was_counted = old.as_ref().map_or(report.deleting, |old| old.counted);
+        // one that was found finished and in deletion has been counted by a predecessor
+        let by_a_predecessor = report.deleting && report.state == RunnerState::Finished;
+        let was_counted = old.as_ref().map_or(by_a_predecessor, |old| old.counted);
         let (mut told, mut rests) = old.map_or((None, None), |old| (old.told, old.rests));
         let release_is_moot =
             class != Class::Pending && matches!(told, Some((RunnerCommand::Release, _)));

@@ -68,9 +68,10 @@ pub struct RunnerSetMachine {
     pub(super) failing: Failing,
     pub(super) proxy: ProxySecret,
     pub(super) hold: Hold,
-    /// A place that is to be filled has come free since the last decision; after a restart
-    /// nobody knows.
+    /// A place that is to be filled has come free since the last decision.
     pub(super) lost: bool,
+    /// No decision was carried out so far: nobody knows whether a place has come free before.
+    pub(super) unsure: bool,
     /// Whether the service rejects the runners' version under the applied revision; nothing
     /// before the set was first looked at.
     pub(super) rejected: Option<bool>,
@@ -113,7 +114,8 @@ impl RunnerSetMachine {
             failing: Failing::default(),
             proxy: ProxySecret::default(),
             hold: Hold::default(),
-            lost: true,
+            lost: false,
+            unsure: true,
             rejected: None,
             succeeded: false,
             status_written: None,
@@ -193,10 +195,12 @@ impl RunnerSetMachine {
     fn take_place(&mut self, name: String, finished: Option<Timestamp>, place: Place) {
         match place {
             _ if self.books.is_counted(finished) => {
-                self.lost |= self.hold.open(&name) || place != Place::Kept;
+                let opens = self.hold.open(&name) || place != Place::Kept;
+                self.lost |= opens && self.synced;
             }
             Place::Kept => {}
-            Place::Open => self.lost = true,
+            // before all are known, it may be long since
+            Place::Open => self.lost |= self.synced,
             Place::Spent => self.hold.keep(name, finished),
         }
     }
@@ -314,10 +318,7 @@ impl RunnerSetMachine {
             self.rejected = None;
         }
         self.hold.follow(set.spec.patch_id, cleanup_patch(set));
-        let until = counted_until(set);
-        if self.books.set_counted_until(until) {
-            self.lost = true;
-        }
+        self.lost |= self.books.set_counted_until(counted_until(set));
         let books = &self.books;
         self.lost |= self
             .hold

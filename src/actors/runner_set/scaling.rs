@@ -23,7 +23,7 @@ impl RunnerSetMachine {
             return;
         }
         let is_due = self.is_due(set);
-        if !is_due && self.creation.is_empty() {
+        if !is_due && !self.unsure && self.creation.is_empty() {
             return;
         }
         if is_due && self.count_finished(set, turn) {
@@ -42,9 +42,10 @@ impl RunnerSetMachine {
         } else if set.spec.patch_id == 0 {
             self.shrink(replicas, turn);
         }
-        if wanted == 0 && self.creation.is_empty() && self.books.uncounted() == 0 {
+        if wanted == 0 && self.creation.is_empty() {
             // the decision is carried out
-            self.lost = false;
+            self.unsure = false;
+            self.lost &= self.books.uncounted() > 0;
         }
     }
 

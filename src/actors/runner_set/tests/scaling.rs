@@ -106,37 +106,6 @@ fn at_most_64_creates_are_under_way() {
 }
 
 #[test]
-fn a_finished_runners_place_stays_free_under_the_patch_that_counted_it() {
-    let mut world = World::new();
-    world.scale(2, 4);
-    let names = world.live();
-    world.busy(&names[0]);
-    world.exit(&names[0], 0);
-    world.advance(300);
-    assert_eq!(world.live(), [names[1].clone()]);
-    let status = world.set().status.unwrap();
-    assert_eq!(status.finished_runner_cleanup_patch_id, Some(4));
-    world.scale(2, 5);
-    assert_eq!(world.live().len(), 2);
-}
-
-#[test]
-fn the_cleanup_is_on_record_before_a_finished_runner_is_deleted() {
-    let mut world = World::new();
-    world.scale(1, 4);
-    let name = world.live().remove(0);
-    world.busy(&name);
-    world.hang.push("finishedRunnerCleanupPatchID");
-    world.exit(&name, 0);
-    world.advance(30);
-    assert_eq!(world.live(), [name]);
-    assert!(world.names(Kind::Pod).is_empty(), "its pod is gone at once");
-    assert_eq!(world.names(Kind::Secret), Vec::<String>::new());
-    world.unhang();
-    assert!(world.live().is_empty());
-}
-
-#[test]
 fn the_warm_minimum_refills_and_shrinks_under_patch_0() {
     let mut world = World::new();
     world.scale(2, 0);
