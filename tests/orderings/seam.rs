@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use impresario::simulation::actions_service::{self, CallInfo, Fault, Refusal};
 use impresario::simulation::api_server::faults::{
-    EventFate, EventInfo, Interceptor, Outcome, RequestFate, RequestInfo,
+    ChangeInfo, EventFate, EventInfo, Interceptor, Outcome, RequestFate, RequestInfo,
 };
 use impresario::simulation::api_server::status::ApiError;
 use rand::rngs::StdRng;
@@ -161,6 +161,11 @@ impl Seam {
         self.state().jitter = Some((StdRng::seed_from_u64(seed), most));
     }
 
+    /// Whether requests and events take time.
+    pub fn is_slow(&self) -> bool {
+        self.state().jitter.is_some()
+    }
+
     /// Has every write of the controller looked at, before it takes effect.
     pub fn watch(&self, judge: impl Fn(&RequestInfo) -> Option<String> + Send + 'static) {
         self.state().watch = Some(Box::new(judge));
@@ -267,6 +272,10 @@ impl Interceptor for Seam {
             }
         }
         fate
+    }
+
+    fn changed(&self, change: &ChangeInfo<'_>) {
+        self.requests.changed(change);
     }
 
     fn event(&self, event: &EventInfo<'_>) -> EventFate {

@@ -229,8 +229,13 @@ impl World {
             let since = self.stage.warden.writes_of_ours() - before;
             assert_eq!(since, 0, "{at}: written at rest\n{}", self.picture().await);
             self.stage.assert_nothing_left_over_beside_runners().await;
-            self.stage.assert_sound();
-            let mut violations = self.history.violations();
+            let several = self.stage.actions.runners_with_several_jobs();
+            assert!(several.is_empty(), "{at}: several jobs: {several:?}");
+            let mut violations = self.stage.warden.violations();
+            // it looks at a create when it arrives, not when it was decided on
+            let crosses = |one: &String| one.starts_with("S2") || one.starts_with("S3");
+            violations.retain(|one| !(self.seam.is_slow() && crosses(one)));
+            violations.extend(self.history.violations());
             violations.extend(self.seam.violations());
             let picture = self.history.picture();
             assert!(violations.is_empty(), "{at}: {violations:#?}\n{picture}");

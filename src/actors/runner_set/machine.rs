@@ -317,7 +317,7 @@ impl RunnerSetMachine {
             self.hold = Hold::default();
             self.rejected = None;
         }
-        self.hold.follow(set.spec.patch_id, cleanup_patch(set));
+        self.lost |= self.hold.follow(set.spec.patch_id, cleanup_patch(set));
         self.lost |= self.books.set_counted_until(counted_until(set));
         let books = &self.books;
         self.lost |= self
