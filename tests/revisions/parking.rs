@@ -20,7 +20,7 @@ use crate::scenes::{
     park_without_jobs, phase, real, revision, revisions,
 };
 use crate::stage::manifests::{RUN, SET};
-use crate::stage::{Stage, Who, play};
+use crate::stage::{Stage, Who, Writes, play};
 
 // === S11 ===
 
@@ -89,7 +89,7 @@ fn conditions_and_an_event_say_why_it_is_parked_and_what_to_do() {
         for (kind, reason) in [
             ("RunnersReady", "Outdated"),
             ("ListenerReady", "Stopped"),
-            ("Ready", "Stopped"),
+            ("Ready", "Outdated"),
         ] {
             assert_eq!(
                 condition(stage, kind).await,
@@ -106,6 +106,56 @@ fn conditions_and_an_event_say_why_it_is_parked_and_what_to_do() {
             format!("False Outdated: {told}")
         );
         assert_eq!(events(stage, "Parked").await.len(), 1);
+    });
+}
+
+/// What `kubectl get -o wide` shows of a resource, by column.
+async fn shown(stage: &Stage, plural: &str) -> Value {
+    let path = format!("/apis/actions.github.com/v1alpha1/namespaces/{RUN}/{plural}");
+    let request = http::Request::get(path)
+        .header("accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
+        .body(Vec::new())
+        .unwrap();
+    let table: Value = stage.client.request(request).await.unwrap();
+    let names = table["columnDefinitions"].as_array().unwrap().iter();
+    let cells = table["rows"][0]["cells"].as_array().unwrap().iter();
+    let pairs = names.zip(cells);
+    pairs
+        .map(|(column, cell)| (column["name"].as_str().unwrap().to_owned(), cell.clone()))
+        .collect()
+}
+
+#[test]
+fn kubectl_get_shows_why_it_is_parked_and_which_revision_is_applied() {
+    embedded(async |stage| {
+        let parked = park(stage).await;
+        let row = shown(stage, "autoscalingrunnersets").await;
+        assert_eq!(row["Phase"], "Outdated");
+        assert_eq!(
+            (&row["Ready"], &row["Reason"]),
+            (&json!("False"), &json!("Outdated"))
+        );
+        let message = row["Message"].as_str().unwrap();
+        for part in [&parked.rejected, "exit code 7", "spec.template"] {
+            assert!(message.contains(part), "{message}");
+        }
+        let refused = stage.warden.refuse(
+            Writes::of("patch", "ephemeralrunnersets/status"),
+            crate::half_applied::out_of_order(),
+        );
+        stage.set_image("img:2").await;
+        stage.pass(Duration::from_secs(20)).await;
+        let row = shown(stage, "ephemeralrunnersets").await;
+        assert_eq!(
+            (&row["Revision"], &row["Applied Revision"]),
+            (&json!(2), &json!(1))
+        );
+        let row = shown(stage, "autoscalingrunnersets").await;
+        assert_eq!(row["Phase"], "Pending");
+        let message = row["Message"].as_str().unwrap();
+        let differ = "revision 2 of the runner spec is wanted, revision 1 is applied";
+        assert!(message.contains(differ), "{message}");
+        refused.lift();
     });
 }
 

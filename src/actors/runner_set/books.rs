@@ -374,7 +374,8 @@ impl Books {
         self.revisions.first_key_value().map(|(id, _)| *id)
     }
 
-    /// Runners that were told to release themselves and have not answered.
+    /// Runners without a job that were told to release or delete themselves, and have neither
+    /// refused nor begun to go.
     pub const fn releases(&self) -> usize {
         self.releases
     }
@@ -519,7 +520,7 @@ impl Books {
         self.counts[entry.class as usize] += 1;
         *self.patches.entry(entry.report.patch_id).or_default() += 1;
         *self.revisions.entry(entry.report.revision).or_default() += 1;
-        if matches!(entry.told, Some((RunnerCommand::Release, _))) {
+        if is_asked_to_go(&entry) {
             self.releases += 1;
         }
         for (queue, key) in self.queues_of(&entry) {
@@ -536,7 +537,7 @@ impl Books {
         self.counts[entry.class as usize] -= 1;
         take_one(&mut self.patches, entry.report.patch_id);
         take_one(&mut self.revisions, entry.report.revision);
-        if matches!(entry.told, Some((RunnerCommand::Release, _))) {
+        if is_asked_to_go(&entry) {
             self.releases -= 1;
         }
         for (queue, key) in self.queues_of(&entry) {
@@ -590,6 +591,15 @@ fn deprives(before: Option<Class>, report: &RunnerReport) -> bool {
             class,
             Class::Pending | Class::Failed | Class::Outdated | Class::Stale
         ),
+    }
+}
+
+/// Whether it is on its way out without having had a job, and nothing is to be seen of that yet.
+const fn is_asked_to_go(entry: &Entry) -> bool {
+    match entry.told {
+        Some((RunnerCommand::Release, _)) => true,
+        Some((RunnerCommand::Delete, _)) => matches!(entry.class, Class::Pending),
+        None => false,
     }
 }
 

@@ -116,10 +116,11 @@ impl Findings {
 
 /// `Ready` as it follows from the conditions that it sums up.
 fn summed_up(list: &[Condition]) -> Finding {
+    // the listener of a parked scale set is stopped for its runners' sake
     for kind in [
         kinds::REGISTERED,
-        kinds::LISTENER_READY,
         kinds::RUNNERS_READY,
+        kinds::LISTENER_READY,
     ] {
         match list.iter().find(|condition| condition.type_ == kind) {
             None => return Finding::fails("Starting", format!("{kind} is not known yet")),

@@ -200,6 +200,26 @@ fn while_the_id_is_not_on_record_the_service_is_not_asked_and_the_marker_waits()
 }
 
 #[test]
+fn an_id_that_never_gets_on_record_costs_the_runner_before_the_marker_moves() {
+    let mut world = World::new();
+    world.auto_start = false;
+    world.hang.push("runnerId");
+    world.scale(1, 1);
+    image(&mut world, "img:2", 2);
+    world.advance(59);
+    assert_eq!((world.live().len(), applied(&world)), (1, 1));
+    // it is to be deleted, and waits for the answer to the write that is under way
+    world.advance(30);
+    assert_eq!((world.live().len(), applied(&world)), (1, 1));
+    assert_eq!(world.count("remove_runner"), 0);
+    world.unhang();
+    world.advance(5);
+    assert_eq!(applied(&world), 2);
+    assert_eq!(world.count("remove_runner"), 1);
+    assert!(world.violations.is_empty(), "{:?}", world.violations);
+}
+
+#[test]
 fn a_runner_whose_registration_never_ends_is_deleted_after_a_minute() {
     let mut world = World::new();
     world.hang.push("GenerateJitConfig");

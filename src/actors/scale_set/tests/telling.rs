@@ -119,7 +119,7 @@ fn why_it_is_parked_is_told_with_the_runner_its_last_words_and_the_remedy() {
         for (kind, reason) in [
             ("RunnersReady", "Outdated"),
             ("ListenerReady", "Stopped"),
-            ("Ready", "Stopped"),
+            ("Ready", "Outdated"),
         ] {
             let expected = format!("False {reason}: {sentence}");
             assert_eq!(world.condition(kind), expected, "{what}");
