@@ -81,7 +81,7 @@ pub struct RunnerSetMachine {
     pub(super) buried: Buried,
     synced: bool,
     /// The newest copy that was known for certain.
-    last_set: Option<Arc<EphemeralRunnerSet>>,
+    pub(super) last_set: Option<Arc<EphemeralRunnerSet>>,
     /// Uid of the set that the state is about.
     about: Option<String>,
     reported: Option<Reported>,
@@ -317,7 +317,7 @@ impl RunnerSetMachine {
             self.hold = Hold::default();
             self.rejected = None;
         }
-        self.hold.follow(set.spec.patch_id, cleanup_patch(set));
+        self.lost |= self.hold.follow(set.spec.patch_id, cleanup_patch(set));
         self.lost |= self.books.set_counted_until(counted_until(set));
         let books = &self.books;
         self.lost |= self

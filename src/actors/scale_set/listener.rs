@@ -55,7 +55,7 @@ impl ScaleSetMachine {
         step.findings.listener = if parked {
             Finding::fails("Stopped", self.verdict())
         } else {
-            self.listener_finding(&name)
+            self.listener_finding(&name, settled)
         };
         self.tell_problem(ars, &name, step);
         let child = self.listeners.get(&name);
@@ -245,11 +245,13 @@ impl ScaleSetMachine {
         self.announce(ars, EventSeverity::Warning, TOPIC, message, step);
     }
 
-    fn listener_finding(&self, name: &str) -> Finding {
+    fn listener_finding(&self, name: &str, settled: bool) -> Finding {
         let Some(child) = self.listeners.get(name) else {
             return Finding::Unknown;
         };
-        if let Some(error) = child.object.last_error() {
+        // of one that is as it should be, an error tells how it got there
+        let error = child.object.last_error();
+        if let Some(error) = error.filter(|_| !settled) {
             let message = format!("AutoscalingListener {name}: {error}");
             return Finding::fails("ListenerNotApplied", message);
         }

@@ -71,7 +71,7 @@ impl ScaleSetMachine {
             Presence::Present(live) => self.correct_runner_set(ars, &live, &desired, step),
         };
         if step.findings.runners == Finding::Unknown {
-            step.findings.runners = self.runners_finding(step);
+            step.findings.runners = self.runners_finding(standing.settled, step);
         }
         standing
     }
@@ -215,7 +215,7 @@ impl ScaleSetMachine {
         step.delete(&mut self.runner_set.object, tag, live, uid);
     }
 
-    fn runners_finding(&self, step: &Step) -> Finding {
+    fn runners_finding(&self, settled: bool, step: &Step) -> Finding {
         let apart = step.findings.revisions.filter(|both| !both.agree());
         let with_revisions = |reason: &str, message: &str| {
             let message = match apart {
@@ -224,7 +224,9 @@ impl ScaleSetMachine {
             };
             Finding::fails(reason, message)
         };
-        if let Some(error) = self.runner_set.object.last_error() {
+        // of a set that is as it should be, an error tells how it got there
+        let error = self.runner_set.object.last_error();
+        if let Some(error) = error.filter(|_| !settled) {
             let target = self.runner_set_reference();
             return with_revisions("RunnerSetNotApplied", &format!("{target}: {error}"));
         }

@@ -7,5 +7,6 @@ mod life;
 mod observed;
 mod outdated;
 mod registration;
+mod revisions;
 mod telling;
 mod world;
