@@ -518,14 +518,6 @@ fn config(message: String) -> ActionsError {
     }
 }
 
-fn unavailable(message: &str) -> ActionsError {
-    ActionsError {
-        kind: ActionsErrorKind::Unavailable,
-        message: message.to_owned(),
-        retry_after: None,
-    }
-}
-
 fn unusable(message: String) -> ActionsError {
     ActionsError {
         kind: ActionsErrorKind::Credentials,

@@ -227,7 +227,12 @@ impl KeyVault {
             "vault_secret"
         };
         self.state().calls.push((name, way));
-        let call = CallInfo { name, path: &path };
+        let query = request.uri().query().unwrap_or_default().to_owned();
+        let call = CallInfo {
+            name,
+            path: &path,
+            query: &query,
+        };
         let answer = |vault: &Self| {
             if is_login {
                 vault.login(&request)
@@ -259,6 +264,11 @@ impl KeyVault {
                 Ok(response)
             }
             Outcome::Unreachable => Err(Lost::Unreachable),
+            Outcome::Reset => Err(Lost::Request),
+            // what an Actions service alone can do
+            Outcome::Echo | Outcome::Mangle(_) | Outcome::Forestall(_) | Outcome::Halve => {
+                Ok(answer(self))
+            }
             Outcome::LoseAnswer => {
                 answer(self);
                 Err(Lost::Answer)
@@ -467,7 +477,7 @@ impl Transport for Route {
             vault.handle(request, way).await.map_err(|lost| {
                 let kind = match lost {
                     Lost::Unreachable => TransportErrorKind::Connect,
-                    Lost::Answer => TransportErrorKind::Broken,
+                    Lost::Request | Lost::Answer => TransportErrorKind::Broken,
                 };
                 TransportError::new(kind, lost.to_string())
             })

@@ -2,6 +2,7 @@
 
 use futures::FutureExt as _;
 use k8s_openapi::ByteString;
+use secrecy::ExposeSecret as _;
 
 use super::*;
 use crate::actions::{Transport, TransportError};

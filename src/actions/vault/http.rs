@@ -46,7 +46,7 @@ impl Http {
             };
             failures += 1;
             let too_long = asked.is_some_and(|wait| wait > retry::LONGEST_WAIT);
-            if !again || too_long || failures >= retry::TRIES {
+            if !again || too_long || failures > retry::RETRIES {
                 return Err(VaultError::Unavailable {
                     whom: whom.to_owned(),
                     problem,

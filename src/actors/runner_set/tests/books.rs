@@ -301,8 +301,11 @@ fn finished_runners_are_counted_once_and_go_when_nothing_of_them_is_left() {
     assert_eq!(books.uncounted(), 2);
     assert_eq!(books.next_settled(), None, "nobody goes uncounted");
     let counted = [("bare".to_owned(), Some(end())), ("holds".to_owned(), None)];
-    assert_eq!(books.count_finished(), counted);
-    assert_eq!((books.uncounted(), books.count_finished()), (0, Vec::new()));
+    assert_eq!(books.count_finished(now(), 1), counted);
+    assert_eq!(
+        (books.uncounted(), books.count_finished(now(), 1)),
+        (0, Vec::new())
+    );
     assert_eq!(books.next_settled().as_deref(), Some("bare"));
     books.tell(now(), "bare", RunnerCommand::Delete);
     assert_eq!(books.next_settled(), None);
