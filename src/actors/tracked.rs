@@ -114,6 +114,10 @@ impl<T: KubeObject> Tracked<T> {
         {
             return false;
         }
+        if self.is_unknown() {
+            // what the error left open is answered, and nobody may have to ask again
+            self.last_error = None;
+        }
         self.presence = Presence::Present(object);
         true
     }
@@ -353,6 +357,22 @@ mod tests {
             let at = tracked.waits_until(NOW).unwrap();
             assert!(tracked.is_free(at));
         }
+    }
+
+    #[test]
+    fn what_a_watch_shows_settles_what_an_error_left_open() {
+        let mut tracked = Tracked::<Pod>::absent();
+        tracked.begin();
+        tracked.finish(NOW, &error(KubeErrorKind::AlreadyExists), &who());
+        assert!(tracked.last_error().is_some());
+        assert!(tracked.observe(pod("u", 5)));
+        assert!(tracked.last_error().is_none());
+        assert!(!tracked.is_free(NOW), "the back-off stays");
+
+        tracked.finish(NOW, &error(KubeErrorKind::Invalid), &who());
+        assert!(tracked.observe(pod("u", 6)));
+        let refused = tracked.last_error().map(|error| error.kind);
+        assert_eq!(refused, Some(KubeErrorKind::Invalid), "it is refused still");
     }
 
     #[test]

@@ -31,15 +31,15 @@ Example, with the service in one terminal and all else in another:
   curl http://127.0.0.1:9000/_impresario/scale-sets
 
   # three jobs of ten seconds for the scale set of that name or label
-  curl http://127.0.0.1:9000/_impresario/jobs \\
-      -d '{\"labels\": [\"my-set\"], \"count\": 3, \"seconds\": 10}'
+  curl -d '{\"labels\": [\"my-set\"], \"count\": 3, \"seconds\": 10}' \\
+      http://127.0.0.1:9000/_impresario/jobs
 
   # the next two polls of a message queue find the service busy
-  curl http://127.0.0.1:9000/_impresario/faults \\
-      -d '{\"call\": \"get_message\", \"fault\": \"unavailable\", \"count\": 2}'
+  curl -d '{\"call\": \"get_message\", \"fault\": \"unavailable\", \"count\": 2}' \\
+      http://127.0.0.1:9000/_impresario/faults
 
   # all tokens of tenants expire
-  curl http://127.0.0.1:9000/_impresario/mishaps -d '{\"mishap\": \"expire-tenant-tokens\"}'";
+  curl -d '{\"mishap\": \"expire-tenant-tokens\"}' http://127.0.0.1:9000/_impresario/mishaps";
 
 /// Flags of the service.
 #[derive(Clone, Debug, Parser)]
