@@ -279,6 +279,9 @@ impl Sender {
         if let Some(wait) = limit.flatten() {
             error.kind = ErrorKind::Unavailable;
             error.retry_after = Some(wait);
+            if let Some(lifted) = retry::at_second(now, wait) {
+                error.message = format!("{}; the limit is lifted at {lifted}", error.message);
+            }
         }
         let again_after = match (error.kind, error.retry_after) {
             (ErrorKind::Unavailable, None) => Some(Wait::BackOff),

@@ -81,6 +81,12 @@ fn rate_limit(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     Some(duration_until(reset, now) + Duration::from_secs(1))
 }
 
+/// When a wait is over, to the second.
+pub(super) fn at_second(now: Timestamp, wait: Duration) -> Option<Timestamp> {
+    let until = now.saturating_add(wait).ok()?;
+    Timestamp::from_second(until.as_second()).ok()
+}
+
 fn duration_until(until: Timestamp, now: Timestamp) -> Duration {
     let left = Duration::try_from(until.duration_since(now)).unwrap_or_default();
     left.min(LONGEST_ASKED)

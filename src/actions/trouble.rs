@@ -60,9 +60,10 @@ pub(super) fn refused_by(proxy: &ProxyServer) -> TransportError {
 
 fn untrusted(problem: &CertificateError, host: &str) -> TransportError {
     let message = match problem {
-        CertificateError::UnknownIssuer => format!(
-            "the certificate of {host} is of an authority that is not trusted: put its root \
-             certificate into a ConfigMap and name that in githubServerTLS"
+        // the latter of an authority that was made anew under its old name
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => format!(
+            "the certificate of {host} is of an authority that is not trusted: put its \
+             current root certificate into a ConfigMap and name that in githubServerTLS"
         ),
         problem => format!(
             "the certificate of {host} cannot be accepted: {problem}; renew or correct it on the \

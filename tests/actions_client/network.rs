@@ -1,7 +1,17 @@
 //! Over real connections on loopback: a port, proxies, and servers with certificates.
 
+use std::collections::BTreeMap;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use impresario::actions::{Clients, ClientsOptions, Sources};
+use impresario::messages::{
+    ActionsAnswer, ActionsCall, ActionsErrorKind, ActionsRequest, KubeError, Tenant,
+};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio::net::TcpListener;
 
@@ -150,7 +160,7 @@ async fn a_proxy_with_a_password_connects_to_a_server_of_a_private_authority() {
         panic!("{polled:?}");
     };
     assert_eq!(kinds(&message), [("available", job)]);
-    let served = proxy.served.lock().unwrap();
+    let served = proxy.served.lock().unwrap().clone();
     let connect = |line: &String| line == "CONNECT ghes.acme.test:443 HTTP/1.1";
     assert!(
         !served.is_empty() && served.iter().all(connect),
@@ -162,7 +172,6 @@ async fn a_proxy_with_a_password_connects_to_a_server_of_a_private_authority() {
         root_ca: None,
         ..both
     };
-    drop(served);
     let error = client_with(GHES, &untrusting).get_scale_set(1).await;
     let error = error.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Untrusted, "{error}");
@@ -245,4 +254,105 @@ async fn a_request_through_a_proxy_without_tls_names_its_target() {
     assert_eq!(answer.unwrap().body(), "{}");
     let served = proxy.served.lock().unwrap();
     assert_eq!(*served, ["GET http://ghes.acme.test/api/v3/x HTTP/1.1"]);
+}
+
+/// Secrets and ConfigMaps of one namespace.
+#[derive(Default)]
+struct Objects {
+    secrets: Mutex<BTreeMap<String, Secret>>,
+    config_maps: Mutex<BTreeMap<String, ConfigMap>>,
+}
+
+impl Objects {
+    fn secret(&self, name: &str, pairs: &[(&str, &str)]) {
+        let pairs = pairs.iter().map(|(key, value)| {
+            let value = ByteString(value.as_bytes().to_vec());
+            ((*key).to_owned(), value)
+        });
+        let secret = Secret {
+            data: Some(pairs.collect()),
+            ..Secret::default()
+        };
+        self.secrets.lock().unwrap().insert(name.to_owned(), secret);
+    }
+
+    fn authority(&self, pem: &str) {
+        let map = ConfigMap {
+            data: Some(BTreeMap::from([("ca.crt".to_owned(), pem.to_owned())])),
+            ..ConfigMap::default()
+        };
+        let mut maps = self.config_maps.lock().unwrap();
+        maps.insert("authority".to_owned(), map);
+    }
+}
+
+impl Sources for Objects {
+    fn secret(&self, _: &str, name: &str) -> BoxFuture<'static, Result<Option<Secret>, KubeError>> {
+        let found = self.secrets.lock().unwrap().get(name).cloned();
+        std::future::ready(Ok(found)).boxed()
+    }
+
+    fn config_map(
+        &self,
+        _: &str,
+        name: &str,
+    ) -> BoxFuture<'static, Result<Option<ConfigMap>, KubeError>> {
+        let found = self.config_maps.lock().unwrap().get(name).cloned();
+        std::future::ready(Ok(found)).boxed()
+    }
+}
+
+/// From the Secret and the ConfigMap that a scale set names, through a real proxy, to a real
+/// server. What is wrong is mended where it is, and the next call goes well.
+#[tokio::test]
+async fn password_and_authority_come_from_secret_and_config_map_and_can_be_mended_there() {
+    let service = ActionsService::new(Options::new(Clock::system()));
+    let (server, authority) = tls_service(&service, &["ghes.acme.test"]).await;
+    let (_other, foreign) = tls_service(&service, &["ghes.acme.test"]).await;
+    let proxy = proxy(USER, PASSWORD, server.address).await;
+    let objects = Arc::new(Objects::default());
+    objects.secret("github", &[("github_token", TOKEN)]);
+    objects.secret("login", &[("username", USER), ("password", "wrong")]);
+    objects.authority(&foreign);
+    let tenant: Tenant = Tenant {
+        config_url: GHES.to_owned(),
+        namespace: "team-a".to_owned(),
+        secret: "github".to_owned(),
+        proxy: serde_json::from_value(serde_json::json!({"https": {
+            "url": format!("http://{}", proxy.server.address),
+            "credentialSecretRef": "login",
+        }}))
+        .unwrap(),
+        tls: serde_json::from_value(serde_json::json!({"certificateFrom": {
+            "configMapKeyRef": {"name": "authority", "key": "ca.crt"},
+        }}))
+        .unwrap(),
+        vault: None,
+    };
+    let clients = Clients::new(
+        objects.clone(),
+        Arc::new(ReqwestTransports),
+        Clock::system(),
+        ClientsOptions::default(),
+    );
+    let call = async || {
+        let name = "default".to_owned();
+        let request = ActionsRequest {
+            tenant: tenant.clone(),
+            call: ActionsCall::GetRunnerGroup { name },
+        };
+        clients.run(request).await
+    };
+    let error = call().await.unwrap_err();
+    assert_eq!(error.kind, ActionsErrorKind::Credentials, "{error}");
+    assert!(error.message.contains("credentialSecretRef"), "{error}");
+
+    objects.secret("login", &[("username", USER), ("password", PASSWORD)]);
+    let error = call().await.unwrap_err();
+    assert_eq!(error.kind, ActionsErrorKind::Config, "{error}");
+    assert!(error.message.contains("is not trusted"), "{error}");
+    shows_no(PASSWORD, &format!("{error:?}"));
+
+    objects.authority(&authority);
+    assert!(matches!(call().await, Ok(ActionsAnswer::Group(_))));
 }

@@ -68,6 +68,9 @@ async fn a_rate_limit_is_waited_out_when_short_and_told_when_long() {
     let error = world.client.get_scale_set(NOBODY).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::Unavailable);
     assert_eq!(error.retry_after, Some(Duration::from_secs(1801)));
+    // 21 s after 03:04:05, and then half an hour
+    let lifted = "the limit is lifted at 2026-01-02T03:34:27Z";
+    assert!(error.message.contains(lifted), "{error}");
     // Nobody burns the next quota with calls that cannot succeed.
     let before = world.requests.of(CALL);
     sleep(Duration::from_secs(600)).await;
