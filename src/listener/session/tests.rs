@@ -1,3 +1,6 @@
+mod demand;
+mod link;
+
 use super::*;
 use crate::actions::{JobDetails, Statistics};
 
@@ -91,90 +94,6 @@ fn jobs_that_waited_while_no_listener_ran_are_scaled_for_at_once() {
     let step = session.step(T0, Outcome::Opened(Ok(Some(assigned(3)))));
     assert_eq!(step.task, publish(4, 0));
     assert!(step.notes.contains(&Note::Statistics(assigned(3))));
-}
-
-#[test]
-fn a_session_without_statistics_is_asked_once_more_before_anything_is_published() {
-    let mut session = Session::new(1, 10, 0);
-    session.start(T0);
-    assert_eq!(
-        session.step(T0, Outcome::Opened(Ok(None))).task,
-        Task::Refresh
-    );
-    let told = Outcome::Refreshed(Ok(Some(assigned(3))));
-    assert_eq!(session.step(T0, told).task, publish(4, 1));
-
-    let mut session = Session::new(1, 10, 0);
-    session.start(T0);
-    session.step(T0, Outcome::Opened(Ok(None)));
-    let untold = Outcome::Refreshed(Ok(None));
-    assert_eq!(session.step(T0, untold).task, publish(1, 0));
-}
-
-#[test]
-fn a_session_opened_in_place_without_statistics_keeps_the_demand() {
-    let mut session = polling();
-    session.step(T0, message(41, Vec::new()));
-    session.step(T0, Outcome::Published(Ok(())));
-    session.step(T0, Outcome::Acknowledged(Ok(())));
-    session.step(T0, poll_failed(FailureKind::TokenExpired));
-    let lost = failure(FailureKind::SessionNotFound);
-    session.step(T0, Outcome::Refreshed(Err(lost)));
-    session.step(T0, Outcome::Opened(Ok(None)));
-    let untold = Outcome::Refreshed(Ok(None));
-    assert_eq!(session.step(T0, untold).task, publish(4, 3));
-}
-
-#[test]
-fn a_message_without_statistics_keeps_the_demand_and_has_it_asked_for() {
-    let mut session = polling();
-    let Outcome::Polled(Ok(Polled::Message(mut bare)), took) = message(41, Vec::new()) else {
-        panic!("it is a message")
-    };
-    bare.statistics = None;
-    let step = session.step(T0, Outcome::Polled(Ok(Polled::Message(bare)), took));
-    assert_eq!(step.task, publish(1, 2));
-    let acknowledged = session.step(T0, Outcome::Published(Ok(()))).task;
-    assert_eq!(acknowledged, Task::Acknowledge(41));
-    let asked = session.step(T0, Outcome::Acknowledged(Ok(()))).task;
-    assert_eq!(asked, Task::Refresh);
-    let told = Outcome::Refreshed(Ok(Some(assigned(6))));
-    assert_eq!(session.step(T0, told).task, publish(7, 3));
-    assert_eq!(session.step(T0, Outcome::Published(Ok(()))).task, poll(41));
-}
-
-#[test]
-fn a_demand_that_nobody_tells_does_not_hold_up_the_loop() {
-    for refused in [FailureKind::Unavailable, FailureKind::Refused] {
-        let mut session = Session::new(1, 10, 0);
-        session.start(T0);
-        session.step(T0, Outcome::Opened(Ok(None)));
-        let failed = Outcome::Refreshed(Err(failure(refused)));
-        assert!(is_wait(&session.step(T0, failed).task));
-        assert_eq!(session.step(T0, Outcome::Waited).task, publish(1, 0));
-        assert_eq!(session.step(T0, Outcome::Published(Ok(()))).task, poll(0));
-    }
-}
-
-#[test]
-fn statistics_count_and_not_the_jobs_that_a_message_tells_of() {
-    let mut session = polling();
-    let started = (5..9).map(|number| JobMessage::Started(job(number)));
-    session.step(T0, message(41, started.collect()));
-    let recorded = vec![Ok(Recording::New); 4];
-    // three assigned, as the statistics say, although four have started
-    assert_eq!(
-        session.step(T0, Outcome::Recorded(recorded)).task,
-        publish(4, 2)
-    );
-}
-
-#[test]
-fn what_a_refreshed_session_says_is_published_at_once() {
-    let mut session = polling();
-    session.step(T0, poll_failed(FailureKind::TokenExpired));
-    let told = Outcome::Refreshed(Ok(Some(assigned(5))));
-    assert_eq!(session.step(T0, told).task, publish(6, 2));
 }
 
 #[test]
@@ -714,79 +633,6 @@ fn errors_of_polls_back_off_up_to_half_a_minute_and_longer_when_asked() {
         panic!("it does not wait")
     };
     assert!(wait <= Duration::from_secs(1));
-}
-
-#[test]
-fn a_scale_set_that_is_gone_ends_the_program_when_that_was_said_five_times_in_a_row() {
-    let mut session = Session::new(1, 10, 0);
-    session.start(T0);
-    let gone = || failure(FailureKind::ScaleSetNotFound);
-    for _ in 0..4 {
-        assert!(is_wait(
-            &session.step(T0, Outcome::Opened(Err(gone()))).task
-        ));
-        assert_eq!(session.step(T0, Outcome::Waited).task, Task::Open);
-        // a service that is out of order says neither
-        let down = failure(FailureKind::Unavailable);
-        session.step(T0, Outcome::Opened(Err(down)));
-        session.step(T0, Outcome::Waited);
-    }
-    let step = session.step(T0, Outcome::Opened(Err(gone())));
-    assert_eq!(step.task, Task::End(Some(gone())));
-}
-
-#[test]
-fn a_service_that_knows_the_scale_set_again_is_believed() {
-    let mut session = Session::new(1, 10, 0);
-    session.start(T0);
-    let held = Outcome::Opened(Err(failure(FailureKind::SessionConflict)));
-    for _ in 0..5 {
-        for _ in 0..4 {
-            let gone = Outcome::Opened(Err(failure(FailureKind::ScaleSetNotFound)));
-            session.step(T0, gone);
-            session.step(T0, Outcome::Waited);
-        }
-        assert!(is_wait(&session.step(T0, held.clone()).task));
-        assert_eq!(session.step(T0, Outcome::Waited).task, Task::Open);
-    }
-}
-
-#[test]
-fn a_session_is_opened_anew_when_its_refresh_shows_that_it_is_lost() {
-    for kind in [
-        FailureKind::SessionNotFound,
-        FailureKind::SessionConflict,
-        FailureKind::ScaleSetNotFound,
-    ] {
-        let mut session = polling();
-        session.step(T0, poll_failed(FailureKind::TokenExpired));
-        let step = session.step(T0, Outcome::Refreshed(Err(failure(kind))));
-        assert_eq!(step.task, Task::Open, "{kind:?}");
-        assert!(step.notes.contains(&Note::SessionLost(failure(kind))));
-    }
-}
-
-#[test]
-fn a_refresh_that_is_refused_for_no_known_reason_is_given_up_after_three_tries() {
-    let mut session = polling();
-    session.step(T0, poll_failed(FailureKind::TokenExpired));
-    let odd = || Outcome::Refreshed(Err(failure(FailureKind::Other)));
-    for _ in 0..3 {
-        assert!(is_wait(&session.step(T0, odd()).task));
-        assert_eq!(session.step(T0, Outcome::Waited).task, Task::Refresh);
-    }
-    assert!(is_wait(&session.step(T0, odd()).task));
-    assert_eq!(session.step(T0, Outcome::Waited).task, Task::Open);
-}
-
-#[test]
-fn a_service_that_is_out_of_order_is_asked_to_refresh_without_end() {
-    let mut session = polling();
-    session.step(T0, poll_failed(FailureKind::TokenExpired));
-    for kind in [FailureKind::Unavailable, FailureKind::Refused].repeat(10) {
-        session.step(T0, Outcome::Refreshed(Err(failure(kind))));
-        assert_eq!(session.step(T0, Outcome::Waited).task, Task::Refresh);
-    }
 }
 
 #[test]
