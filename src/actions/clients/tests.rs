@@ -364,6 +364,17 @@ async fn an_api_server_out_of_order_leaves_the_client_in_use() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_call_that_is_given_up_leaves_the_client_in_use() {
+    let world = world();
+    world.call(tenant()).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    let given_up = tokio::time::timeout(Duration::from_millis(5), world.call(tenant()));
+    assert!(given_up.await.is_err(), "reading the sources takes longer");
+    world.cluster.fail(Some(KubeErrorKind::Unavailable));
+    world.call(tenant()).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_transport_gets_the_certificate_and_the_proxy_with_its_credentials() {
     let world = world();
     let login = [("username", "proxy-user"), ("password", "s3cret")];
