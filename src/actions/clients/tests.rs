@@ -398,6 +398,17 @@ async fn what_is_missing_is_named_with_what_to_do() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_call_that_is_given_up_leaves_the_client_in_use() {
+    let world = world();
+    world.call(tenant()).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    let given_up = tokio::time::timeout(Duration::from_millis(5), world.call(tenant()));
+    assert!(given_up.await.is_err(), "reading the sources takes longer");
+    world.cluster.fail(Some(KubeErrorKind::Unavailable));
+    world.call(tenant()).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn settings_that_cannot_work_are_told_as_such() {
     let world = world();
     let mut bad_url = tenant();
