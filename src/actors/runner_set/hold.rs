@@ -30,8 +30,7 @@ impl Hold {
         }
         let by_a_predecessor = self.patch.is_none() && marker == patch;
         self.places = (!by_a_predecessor).then(BTreeMap::new);
-        self.patch = Some(patch);
-        true
+        self.patch.replace(patch).is_some()
     }
 
     /// Holds the place of a runner. Twice is once.
