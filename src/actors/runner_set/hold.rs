@@ -28,10 +28,9 @@ impl Hold {
         if self.patch == Some(patch) {
             return false;
         }
-        let first_look = self.patch.is_none();
-        self.places = (!first_look || marker != patch).then(BTreeMap::new);
-        self.patch = Some(patch);
-        !first_look
+        let by_a_predecessor = self.patch.is_none() && marker == patch;
+        self.places = (!by_a_predecessor).then(BTreeMap::new);
+        self.patch.replace(patch).is_some()
     }
 
     /// Holds the place of a runner. Twice is once.
