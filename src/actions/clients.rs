@@ -87,6 +87,8 @@ impl Default for ClientsOptions {
 const BURST: Duration = Duration::from_secs(2);
 /// How long the API server may take to show the sources.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a call waits for sources to be read again while there is a client to use.
+const IN_USE: Duration = Duration::from_secs(5);
 /// A tenant that made no call for so long is forgotten.
 const IDLE: Duration = Duration::from_secs(3600);
 
@@ -141,9 +143,6 @@ struct VaultIdentity {
     config: AzureKeyVaultConfig,
     proxies: Proxies,
 }
-
-/// How long a call waits for sources to be read again while there is a client to use.
-const IN_USE: Duration = Duration::from_secs(5);
 
 impl Clients {
     /// Clients that read from these sources and send over these transports.
