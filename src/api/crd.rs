@@ -1,5 +1,7 @@
 //! The four CustomResourceDefinitions, as objects and as the files of `config/crd/`.
 
+use std::sync::LazyLock;
+
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, CustomResourceValidation, JSONSchemaProps,
 };
@@ -10,15 +12,20 @@ use serde_json::Value;
 use super::schema::structural;
 use super::{AutoscalingListener, AutoscalingRunnerSet, EphemeralRunner, EphemeralRunnerSet};
 
-/// The CustomResourceDefinitions of Impresario, each ready to be applied.
-#[must_use]
-pub fn crds() -> Vec<CustomResourceDefinition> {
+/// They are derived once: that costs as much as a whole short simulation.
+static CRDS: LazyLock<Vec<CustomResourceDefinition>> = LazyLock::new(|| {
     vec![
         definition::<AutoscalingListener>("The listener of one pool of runners."),
         definition::<AutoscalingRunnerSet>("A pool of GitHub Actions runners."),
         definition::<EphemeralRunner>("A runner that takes one job."),
         definition::<EphemeralRunnerSet>("The runners of one pool."),
     ]
+});
+
+/// The CustomResourceDefinitions of Impresario, each ready to be applied.
+#[must_use]
+pub fn crds() -> Vec<CustomResourceDefinition> {
+    CRDS.clone()
 }
 
 fn definition<T: CustomResourceExt + JsonSchema>(description: &str) -> CustomResourceDefinition {

@@ -25,6 +25,8 @@ use super::ephemeral_runner::EphemeralRunnerSpec;
     printcolumn = r#"{"name":"Running Runners","type":"integer","jsonPath":".status.runningEphemeralRunners"}"#,
     printcolumn = r#"{"name":"Failed Runners","type":"integer","jsonPath":".status.failedEphemeralRunners"}"#,
     printcolumn = r#"{"name":"Phase","type":"string","jsonPath":".status.phase"}"#,
+    printcolumn = r#"{"name":"Revision","type":"integer","priority":1,"jsonPath":".spec.actionableRevision"}"#,
+    printcolumn = r#"{"name":"Applied Revision","type":"integer","priority":1,"jsonPath":".status.appliedActionableRevision"}"#,
     printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]

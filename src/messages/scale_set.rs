@@ -93,6 +93,17 @@ pub struct RunnerSetReport {
     pub counts: RunnerCounts,
     /// What keeps runners from being made or from getting ready: one word and a sentence.
     pub problem: Option<(String, String)>,
+    /// A runner that was rejected for its version under the applied revision.
+    pub rejected: Option<Rejected>,
+}
+
+/// A runner that the Actions service rejected for its version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rejected {
+    /// Name of the EphemeralRunner.
+    pub runner: String,
+    /// What it left behind: its exit code and last words.
+    pub message: String,
 }
 
 impl RunnerSetReport {
@@ -173,7 +184,7 @@ pub struct RunnerReport {
     /// Whether its pod or its Secret may still exist. A deleting runner without either only
     /// waits for its deregistration, and does not count as capacity.
     pub holds_resources: bool,
-    /// Whether its id in the Actions service is known.
+    /// Whether its id in the Actions service is on record.
     pub registered: bool,
     /// Whether its pod is ready.
     pub ready: bool,

@@ -510,7 +510,6 @@ impl RunnerMachine {
             (self.own_pod(er), self.own_secret(er)),
             (Own::Absent | Own::Foreign, Own::Absent | Own::Foreign)
         );
-        report.registered = self.registration.id().is_some();
         if report.reason.is_none() && report.state == RunnerState::Pending {
             report.reason = self.trouble();
         }

@@ -6,6 +6,7 @@
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Pod, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+use super::exit_message::presentable;
 use crate::api::constants::{EXIT_CODE_OUTDATED, RUNNER_CONTAINER};
 use crate::clock::{Timestamp, after};
 
@@ -145,17 +146,19 @@ fn end_of(terminated: &ContainerStateTerminated) -> End {
     if code == 0 {
         return End::Succeeded;
     }
-    let message = match terminated.message.as_deref() {
-        Some(text) if !text.is_empty() => format!("exit code {code}: {text}"),
-        _ => format!("the runner ended with exit code {code}"),
-    };
-    if code == EXIT_CODE_OUTDATED {
-        return End::Outdated(reason(
-            "RunnerVersionRejected",
-            "the Actions service rejected the runner's version: use a newer runner image",
-        ));
-    }
+    let said = presentable(terminated.message.as_deref().unwrap_or_default());
     let word = terminated.reason.as_deref().unwrap_or("Error");
+    if code == EXIT_CODE_OUTDATED {
+        let said = if said.is_empty() { word } else { &said };
+        let message =
+            format!("the Actions service rejected the runner's version (exit code {code}: {said})");
+        return End::Outdated(reason("RunnerVersionRejected", &message));
+    }
+    let message = if said.is_empty() {
+        format!("the runner ended with exit code {code}")
+    } else {
+        format!("exit code {code}: {said}")
+    };
     End::Failed(reason(word, &message))
 }
 

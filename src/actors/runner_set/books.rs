@@ -6,13 +6,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::clock::{Timestamp, after};
-use crate::messages::{RunnerCommand, RunnerCounts, RunnerReport, RunnerState};
+use crate::messages::{Rejected, RunnerCommand, RunnerCounts, RunnerReport, RunnerState};
 
 /// After how many seconds an idle runner is asked again that the service did not let go.
 const REST: i64 = 30;
 /// After how many seconds a command without effect is given again; and how long a runner
-/// without an id may take to get one before it is deleted without asking.
+/// without an id on record may take to get one before it is deleted without asking.
 const PATIENCE: i64 = 60;
+/// So many seconds the listener may take to say that it has left a finished job out.
+const HEARING: i64 = 60;
 /// A runner without an id is left alone by a scale-down until it has that age, in seconds.
 const UNREGISTERED_AGE: i64 = 120;
 
@@ -53,6 +55,8 @@ struct Entry {
     lost: bool,
     /// Finished and counted: by a decision, or since `replicas` was computed without its job.
     counted: bool,
+    /// Since when it is known here as finished.
+    ended: Option<Timestamp>,
 }
 
 /// What becomes of the place of a runner that has come free.
@@ -98,6 +102,8 @@ pub(super) struct Books {
     /// Finished and not counted, by when their jobs were recorded as finished; those of which
     /// that is not known at the end.
     uncounted: Queue,
+    /// The same, by until when the listener may take to say that it has left them out.
+    unheard: Queue,
     /// Finished and counted, without pod and Secret.
     settled: Queue,
     failed: Queue,
@@ -124,6 +130,7 @@ impl Books {
         let old_class = old.as_ref().map(|old| old.class);
         let was_ready = old.as_ref().is_some_and(|old| old.report.ready);
         let was_lost = old.as_ref().is_some_and(|old| old.lost);
+        let old_ended = old.as_ref().and_then(|old| old.ended);
         // one that was found finished and in deletion has been counted by a predecessor
         let by_a_predecessor = report.deleting && report.state == RunnerState::Finished;
         let was_counted = old.as_ref().map_or(by_a_predecessor, |old| old.counted);
@@ -136,7 +143,9 @@ impl Books {
         if report.refused {
             rests = Some(after(now, REST));
         }
+        let ended = old_ended.or((class == Class::Finished).then_some(now));
         let entry = Entry {
+            ended,
             lost: was_lost || (class == Class::Deleting && deprives(old_class, &report)),
             counted: was_counted || (class == Class::Finished && self.is_known_of(&report)),
             report,
@@ -210,11 +219,33 @@ impl Books {
         opens
     }
 
-    /// Counts all finished runners. Gives those that were not counted before, and when their
-    /// jobs were recorded as finished.
-    pub fn count_finished(&mut self) -> Vec<(String, Option<Timestamp>)> {
+    /// Whether finished runners are to be counted now under this patch.
+    ///
+    /// A listener that says which jobs it has left out will say so of these too. Until then
+    /// `replicas` may include them, under whichever patch it comes: one that crosses their end
+    /// is written later and computed earlier. Patch 0 says that nothing goes on.
+    pub fn has_to_count(&self, now: Timestamp, patch: i64) -> bool {
+        if self.counted_until.is_none() || patch == 0 {
+            return !self.uncounted.is_empty();
+        }
+        self.unheard.first().is_some_and(|(until, _)| *until <= now)
+    }
+
+    /// When [`Self::has_to_count`] will say so, unless the listener says something before.
+    pub fn counts_at(&self) -> Option<Timestamp> {
+        self.unheard.first().map(|(until, _)| *until)
+    }
+
+    /// Counts the finished runners that are to be. Gives those that were not counted before,
+    /// and when their jobs were recorded as finished.
+    pub fn count_finished(
+        &mut self,
+        now: Timestamp,
+        patch: i64,
+    ) -> Vec<(String, Option<Timestamp>)> {
         let mut counted = Vec::new();
-        while let Some((_, name)) = self.uncounted.first().cloned()
+        while self.has_to_count(now, patch)
+            && let Some((_, name)) = self.unheard.first().cloned()
             && let Some(mut entry) = self.unlink(&name)
         {
             entry.counted = true;
@@ -343,7 +374,8 @@ impl Books {
         self.revisions.first_key_value().map(|(id, _)| *id)
     }
 
-    /// Runners that were told to release themselves and have not answered.
+    /// Runners without a job that were told to release or delete themselves, and have neither
+    /// refused nor begun to go.
     pub const fn releases(&self) -> usize {
         self.releases
     }
@@ -352,6 +384,18 @@ impl Books {
     pub fn trouble(&self) -> Option<(String, String)> {
         let name = self.troubled.first()?;
         self.runners.get(name)?.report.reason.clone()
+    }
+
+    /// The first runner that was rejected for its version under the applied revision.
+    pub fn rejected(&self) -> Option<Rejected> {
+        let (_, name) = self.outdated.first()?;
+        let reason = self.runners.get(name)?.report.reason.as_ref();
+        Some(Rejected {
+            runner: name.clone(),
+            message: reason
+                .map(|(_, message)| message.clone())
+                .unwrap_or_default(),
+        })
     }
 
     /// The idle runner that a scale-down asks next: the oldest, but none that is young and
@@ -476,7 +520,7 @@ impl Books {
         self.counts[entry.class as usize] += 1;
         *self.patches.entry(entry.report.patch_id).or_default() += 1;
         *self.revisions.entry(entry.report.revision).or_default() += 1;
-        if matches!(entry.told, Some((RunnerCommand::Release, _))) {
+        if is_asked_to_go(&entry) {
             self.releases += 1;
         }
         for (queue, key) in self.queues_of(&entry) {
@@ -493,7 +537,7 @@ impl Books {
         self.counts[entry.class as usize] -= 1;
         take_one(&mut self.patches, entry.report.patch_id);
         take_one(&mut self.revisions, entry.report.revision);
-        if matches!(entry.told, Some((RunnerCommand::Release, _))) {
+        if is_asked_to_go(&entry) {
             self.releases -= 1;
         }
         for (queue, key) in self.queues_of(&entry) {
@@ -506,6 +550,7 @@ impl Books {
     /// The queues that an entry stands in, with its place there.
     fn queues_of(&mut self, entry: &Entry) -> impl Iterator<Item = (&mut Queue, Timestamp)> {
         let created = entry.report.created;
+        let mut third = None;
         let (own, second) = match (&entry.told, entry.rests, entry.class) {
             (Some((_, at)), _, _) => (Some((&mut self.told, after(*at, PATIENCE))), None),
             (None, Some(until), Class::Pending) => {
@@ -519,6 +564,8 @@ impl Books {
             (None, _, Class::Finished) => {
                 let finished = entry.report.job_finished.unwrap_or(Timestamp::MAX);
                 let second = if !entry.counted {
+                    let ended = entry.ended.unwrap_or(created);
+                    third = Some((&mut self.unheard, after(ended, HEARING)));
                     Some((&mut self.uncounted, finished))
                 } else if entry.report.holds_resources {
                     None
@@ -532,7 +579,7 @@ impl Books {
             (None, _, Class::Stale) => (Some((&mut self.stale, created)), None),
             (None, _, Class::Running | Class::Deleting | Class::Leaving) => (None, None),
         };
-        [own, second].into_iter().flatten()
+        [own, second, third].into_iter().flatten()
     }
 }
 
@@ -544,6 +591,15 @@ fn deprives(before: Option<Class>, report: &RunnerReport) -> bool {
             class,
             Class::Pending | Class::Failed | Class::Outdated | Class::Stale
         ),
+    }
+}
+
+/// Whether it is on its way out without having had a job, and nothing is to be seen of that yet.
+const fn is_asked_to_go(entry: &Entry) -> bool {
+    match entry.told {
+        Some((RunnerCommand::Release, _)) => true,
+        Some((RunnerCommand::Delete, _)) => matches!(entry.class, Class::Pending),
+        None => false,
     }
 }
 

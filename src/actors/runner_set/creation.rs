@@ -195,7 +195,9 @@ impl RunnerSetMachine {
     }
 
     fn owns(&self, runner: &EphemeralRunner) -> bool {
-        let uid = self.set.get().and_then(|set| set.metadata.uid.as_ref());
+        // the set is not known for certain while the answer to a write of it is unclear
+        let set = self.set.get().or(self.last_set.as_ref());
+        let uid = set.and_then(|set| set.metadata.uid.as_ref());
         runner
             .metadata
             .owner_references

@@ -16,8 +16,8 @@ use crate::api::EphemeralRunnerSet;
 use crate::api::constants::annotations;
 use crate::clock::Timestamp;
 use crate::messages::{
-    Effect, Input, Kind, KubeAnswer, KubeError, KubeRequest, Object, ObjectRef, RunnerCommand,
-    RunnerCounts, RunnerDirective, RunnerReport, RunnerSetReport, RunnerState,
+    Effect, Input, Kind, KubeAnswer, KubeError, KubeRequest, Object, ObjectRef, Rejected,
+    RunnerCommand, RunnerCounts, RunnerDirective, RunnerReport, RunnerSetReport, RunnerState,
 };
 use crate::resources::ControllerSettings;
 
@@ -82,18 +82,19 @@ pub struct RunnerSetMachine {
     pub(super) buried: Buried,
     synced: bool,
     /// The newest copy that was known for certain.
-    last_set: Option<Arc<EphemeralRunnerSet>>,
+    pub(super) last_set: Option<Arc<EphemeralRunnerSet>>,
     /// Uid of the set that the state is about.
     about: Option<String>,
     reported: Option<Reported>,
     stopped: bool,
 }
 
-/// What the scale set was last told: uid and version of the set, counts, problem.
+/// What the scale set was last told: uid and version of the set, counts, problem, verdict.
 type Reported = (
     Option<(Option<String>, Option<String>)>,
     RunnerCounts,
     Option<(String, String)>,
+    Option<Rejected>,
 );
 
 impl RunnerSetMachine {
@@ -341,12 +342,14 @@ impl RunnerSetMachine {
                 set.metadata.resource_version.clone(),
             )
         });
-        let now = (version, self.books.counts(), self.problem());
+        let books = &self.books;
+        let now = (version, books.counts(), self.problem(), books.rejected());
         if self.reported.as_ref() != Some(&now) {
             turn.push(Effect::Report(RunnerSetReport {
                 set: self.last_set.clone(),
                 counts: now.1,
                 problem: now.2.clone(),
+                rejected: now.3.clone(),
             }));
             self.reported = Some(now);
         }

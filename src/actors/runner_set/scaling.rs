@@ -72,10 +72,11 @@ impl RunnerSetMachine {
     /// go and holds their places. Says whether it did either: nothing else is decided on the
     /// same input.
     fn count_finished(&mut self, set: &EphemeralRunnerSet, turn: &mut Turn<Self>) -> bool {
-        if self.books.uncounted() == 0 {
+        let patch = set.spec.patch_id;
+        if !self.books.has_to_count(turn.now, patch) {
+            turn.wake_at_some(self.books.counts_at());
             return false;
         }
-        let patch = set.spec.patch_id;
         if cleanup_patch(set) != patch {
             let marks = Marks {
                 cleanup_patch: Some(patch),
@@ -83,7 +84,7 @@ impl RunnerSetMachine {
             };
             return self.write_marks(set, &marks, turn);
         }
-        for (name, finished) in self.books.count_finished() {
+        for (name, finished) in self.books.count_finished(turn.now, patch) {
             self.hold.keep(name, finished);
         }
         self.clear_settled(turn);

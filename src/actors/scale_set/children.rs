@@ -42,6 +42,11 @@ impl ListenerChild {
         !self.alive && self.object.is_absent() && !self.object.is_in_flight()
     }
 
+    /// Whether the actor says that no pod of the listener is left.
+    pub fn is_stopped(&self) -> bool {
+        self.report.as_ref().is_some_and(|report| !report.has_pod)
+    }
+
     /// Whether the actor says that the listener runs.
     pub fn is_ready(&self) -> bool {
         self.report.as_ref().is_some_and(|report| report.ready)

@@ -3,6 +3,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
+use super::runner_set::Revisions;
 use crate::clock::Timestamp;
 
 /// Names of the conditions.
@@ -76,8 +77,12 @@ pub struct Findings {
     pub version: Finding,
     /// Everything that the spec asks for is in place.
     pub settled: bool,
-    /// The scale set is parked.
-    pub parked: bool,
+    /// Whether the scale set is parked, if that was looked at.
+    pub parked: Option<bool>,
+    /// It is, but the runner spec was corrected.
+    pub corrected: bool,
+    /// Which revision of the runner spec is wanted and which applied, if there is one.
+    pub revisions: Option<Revisions>,
 }
 
 impl Findings {
@@ -111,10 +116,11 @@ impl Findings {
 
 /// `Ready` as it follows from the conditions that it sums up.
 fn summed_up(list: &[Condition]) -> Finding {
+    // the listener of a parked scale set is stopped for its runners' sake
     for kind in [
         kinds::REGISTERED,
-        kinds::LISTENER_READY,
         kinds::RUNNERS_READY,
+        kinds::LISTENER_READY,
     ] {
         match list.iter().find(|condition| condition.type_ == kind) {
             None => return Finding::fails("Starting", format!("{kind} is not known yet")),

@@ -10,7 +10,6 @@ use serde_json::json;
 
 use super::conditions::Finding;
 use super::registration::{Registered, reason_of};
-use super::runner_set::OUTDATED;
 use super::state::ScaleSetMachine;
 use super::step::Step;
 use super::vocabulary::ScaleSetTag;
@@ -53,10 +52,21 @@ impl ScaleSetMachine {
             }
             Presence::Present(live) => self.correct_listener(ars, &live, &desired, step),
         };
-        step.findings.listener = self.listener_finding(&name, parked);
+        step.findings.listener = if parked {
+            Finding::fails("Stopped", self.verdict())
+        } else {
+            self.listener_finding(&name, settled)
+        };
         self.tell_problem(ars, &name, step);
         let child = self.listeners.get(&name);
-        settled && (parked || child.is_some_and(super::children::ListenerChild::is_ready))
+        settled
+            && child.is_some_and(|child| {
+                if parked {
+                    child.is_stopped()
+                } else {
+                    child.is_ready()
+                }
+            })
     }
 
     /// Deletes every AutoscalingListener but the one of that name. Says whether they are gone.
@@ -235,14 +245,13 @@ impl ScaleSetMachine {
         self.announce(ars, EventSeverity::Warning, TOPIC, message, step);
     }
 
-    fn listener_finding(&self, name: &str, parked: bool) -> Finding {
-        if parked {
-            return Finding::fails("Stopped", OUTDATED);
-        }
+    fn listener_finding(&self, name: &str, settled: bool) -> Finding {
         let Some(child) = self.listeners.get(name) else {
             return Finding::Unknown;
         };
-        if let Some(error) = child.object.last_error() {
+        // of one that is as it should be, an error tells how it got there
+        let error = child.object.last_error();
+        if let Some(error) = error.filter(|_| !settled) {
             let message = format!("AutoscalingListener {name}: {error}");
             return Finding::fails("ListenerNotApplied", message);
         }

@@ -13,6 +13,7 @@ mod deletion;
 mod listener;
 mod merge_diff;
 mod orphan;
+mod parking;
 mod protection;
 mod registration;
 mod runner_set;

@@ -3,6 +3,7 @@
 //!
 //! `replicas` and `patchID` are the listener's and touched only while the set is parked.
 
+use std::fmt;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
@@ -22,13 +23,29 @@ use crate::semantic::{deep_equal, drift};
 
 /// How the runner set stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RunnerSetState {
+pub struct Standing {
+    /// It is as the spec asks, and its newest runner spec is applied.
+    pub settled: bool,
+    /// Whether the service rejects the runners of the spec that stands there. Nothing while
+    /// that cannot be said: what was decided on it stays.
+    pub rejected: Option<bool>,
+    /// What was rejected has been corrected, and the correction is on its way.
+    pub corrected: bool,
+}
+
+impl Standing {
+    /// Something about it is on its way, and nothing that it was told stands any more.
+    const MISSING: Self = Self {
+        settled: false,
+        rejected: Some(false),
+        corrected: false,
+    };
     /// Something about it is on its way.
-    Changing,
-    /// It is as the spec asks.
-    Settled,
-    /// It is as the spec asks, and the service rejects its runners.
-    Rejected,
+    const UNKNOWN: Self = Self {
+        settled: false,
+        rejected: None,
+        corrected: false,
+    };
 }
 
 impl ScaleSetMachine {
@@ -38,25 +55,25 @@ impl ScaleSetMachine {
         ars: &AutoscalingRunnerSet,
         scale_set_id: i64,
         step: &mut Step,
-    ) -> RunnerSetState {
+    ) -> Standing {
         let desired = ephemeral_runner_set(ars, scale_set_id, &self.settings);
-        let state = match self.runner_set.object.presence().clone() {
+        let standing = match self.runner_set.object.presence().clone() {
             Presence::Unknown => {
                 self.read_runner_set(step);
-                RunnerSetState::Changing
+                Standing::UNKNOWN
             }
             Presence::Absent => {
                 self.send_runner_set(step, Verb::Create, "", || {
                     KubeRequest::Create(desired.into())
                 });
-                RunnerSetState::Changing
+                Standing::MISSING
             }
             Presence::Present(live) => self.correct_runner_set(ars, &live, &desired, step),
         };
         if step.findings.runners == Finding::Unknown {
-            step.findings.runners = self.runners_finding(state);
+            step.findings.runners = self.runners_finding(standing.settled, step);
         }
-        state
+        standing
     }
 
     pub(super) fn runner_set_reference(&self) -> ObjectRef {
@@ -91,10 +108,15 @@ impl ScaleSetMachine {
         live: &Arc<EphemeralRunnerSet>,
         desired: &EphemeralRunnerSet,
         step: &mut Step,
-    ) -> RunnerSetState {
-        if !self.may_keep_runner_set(ars, live, step) {
-            return RunnerSetState::Changing;
+    ) -> Standing {
+        if live.metadata.deletion_timestamp.is_some() {
+            return Standing::UNKNOWN;
         }
+        if !self.may_keep_runner_set(ars, live, step) {
+            return Standing::MISSING;
+        }
+        let rejected = is_rejected(live);
+        step.findings.revisions = Some(Revisions::of(live));
         let change = change(live, desired);
         if let Some(body) = change.patch {
             let lock = change.lock;
@@ -105,29 +127,57 @@ impl ScaleSetMachine {
                     status: false,
                     lock,
                 });
-            if sent && let Some(revision) = change.revision {
-                let text = change.difference.unwrap_or_default();
-                let message = format!("runner spec changed, revision {revision}: {text}");
-                self.announce(
-                    ars,
-                    EventSeverity::Normal,
-                    "RunnerSpecChanged",
-                    message,
-                    step,
-                );
+            if let Some(revision) = change.revision {
+                step.findings.revisions = Some(Revisions {
+                    wanted: revision,
+                    applied: applied(live),
+                });
+                if sent {
+                    let difference = change.difference.unwrap_or_default();
+                    self.announce_revision(ars, revision, &difference, step);
+                }
             }
-            return RunnerSetState::Changing;
+            return Standing {
+                settled: false,
+                rejected: Some(rejected),
+                corrected: change.revision.is_some(),
+            };
         }
-        if !is_rejected(live) {
-            return RunnerSetState::Settled;
+        let at_rest = !rejected || self.put_to_rest(live, step);
+        Standing {
+            settled: at_rest && Revisions::of(live).agree(),
+            rejected: Some(rejected),
+            corrected: false,
         }
-        if live.spec.replicas.unwrap_or(0) != 0 || live.spec.patch_id != 0 {
-            let body = json!({ "spec": { "replicas": 0, "patchID": 0 } });
-            self.send_runner_set(step, Verb::Patch, "park", || {
-                KubeRequest::patch(live.reference(), body)
-            });
+    }
+
+    /// Takes back what the listener has asked for. Says whether nothing is asked for.
+    fn put_to_rest(&mut self, live: &EphemeralRunnerSet, step: &mut Step) -> bool {
+        if live.spec.replicas.unwrap_or(0) == 0 && live.spec.patch_id == 0 {
+            return true;
         }
-        RunnerSetState::Rejected
+        let body = json!({ "spec": { "replicas": 0, "patchID": 0 } });
+        self.send_runner_set(step, Verb::Patch, "park", || {
+            KubeRequest::patch(live.reference(), body)
+        });
+        false
+    }
+
+    fn announce_revision(
+        &mut self,
+        ars: &AutoscalingRunnerSet,
+        revision: i64,
+        difference: &str,
+        step: &mut Step,
+    ) {
+        let message = format!("runner spec changed, revision {revision}: {difference}");
+        self.announce(
+            ars,
+            EventSeverity::Normal,
+            "RunnerSpecChanged",
+            message,
+            step,
+        );
     }
 
     /// Whether the live one is ours and stays. If not, it is removed, waited for, or named to a
@@ -139,7 +189,6 @@ impl ScaleSetMachine {
         step: &mut Step,
     ) -> bool {
         match ownership(&live.metadata, ars) {
-            _ if live.metadata.deletion_timestamp.is_some() => false,
             Ownership::Ours | Ownership::Nobodys => true,
             Ownership::Predecessors => {
                 self.delete_runner_set(live, step);
@@ -166,30 +215,36 @@ impl ScaleSetMachine {
         step.delete(&mut self.runner_set.object, tag, live, uid);
     }
 
-    fn runners_finding(&self, state: RunnerSetState) -> Finding {
-        if state == RunnerSetState::Rejected {
-            return Finding::fails("Outdated", OUTDATED);
-        }
-        if let Some(error) = self.runner_set.object.last_error() {
+    fn runners_finding(&self, settled: bool, step: &Step) -> Finding {
+        let apart = step.findings.revisions.filter(|both| !both.agree());
+        let with_revisions = |reason: &str, message: &str| {
+            let message = match apart {
+                Some(both) => format!("{both}; {message}"),
+                None => message.to_owned(),
+            };
+            Finding::fails(reason, message)
+        };
+        // of a set that is as it should be, an error tells how it got there
+        let error = self.runner_set.object.last_error();
+        if let Some(error) = error.filter(|_| !settled) {
             let target = self.runner_set_reference();
-            return Finding::fails("RunnerSetNotApplied", format!("{target}: {error}"));
+            return with_revisions("RunnerSetNotApplied", &format!("{target}: {error}"));
         }
-        match &self.runner_set.report {
-            Some(report) => match &report.problem {
-                Some((reason, message)) => Finding::fails(reason, message),
-                None => Finding::holds("RunnersReady", "runners can be made"),
-            },
-            None if self.runner_set.object.is_absent() => {
+        let report = self.runner_set.report.as_ref();
+        match (report.map(|report| &report.problem), apart) {
+            (Some(Some((reason, message))), _) => with_revisions(reason, message),
+            (_, Some(both)) => {
+                let message = format!("{both}: first all runners without a job are replaced");
+                Finding::fails("ApplyingRevision", message)
+            }
+            (Some(None), None) => Finding::holds("RunnersReady", "runners can be made"),
+            (None, None) if self.runner_set.object.is_absent() => {
                 Finding::fails("Creating", "the EphemeralRunnerSet is being created")
             }
-            None => Finding::Unknown,
+            (None, None) => Finding::Unknown,
         }
     }
 }
-
-/// What a person has to do about a parked scale set.
-pub const OUTDATED: &str = "GitHub rejects the version of the runner in the template: change \
-                            spec.template to a newer runner image";
 
 /// Whether a runner of the spec that stands there was rejected. While a new revision is not
 /// applied yet, the verdict is about the one before.
@@ -199,6 +254,37 @@ fn is_rejected(live: &EphemeralRunnerSet) -> bool {
     };
     status.phase == Some(EphemeralRunnerSetPhase::Outdated)
         && applied(live) >= live.spec.actionable_revision.unwrap_or(0)
+}
+
+/// The revision of the runner spec that is wanted, and the one that is applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Revisions {
+    pub wanted: i64,
+    pub applied: i64,
+}
+
+impl Revisions {
+    fn of(live: &EphemeralRunnerSet) -> Self {
+        Self {
+            wanted: live.spec.actionable_revision.unwrap_or(0),
+            applied: applied(live),
+        }
+    }
+
+    /// Whether nothing is left to apply.
+    const fn agree(self) -> bool {
+        self.applied >= self.wanted
+    }
+}
+
+impl fmt::Display for Revisions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { wanted, applied } = self;
+        write!(
+            f,
+            "revision {wanted} of the runner spec is wanted, revision {applied} is applied"
+        )
+    }
 }
 
 fn applied(live: &EphemeralRunnerSet) -> i64 {

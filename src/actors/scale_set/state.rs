@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use super::children::{ListenerChild, RunnerSetChild};
 use super::conditions::Finding;
 use super::deletion::Deregistration;
+use super::parking::Parking;
 use super::protection::Protection;
 use super::registration::Registration;
-use super::runner_set::RunnerSetState;
 use super::status::StatusWriter;
 use super::step::Step;
 use super::vocabulary::{
@@ -49,6 +49,7 @@ pub struct ScaleSetMachine {
     pub(super) registration: Registration,
     pub(super) deregistration: Deregistration,
     pub(super) protection: Protection,
+    pub(super) parking: Parking,
     pub(super) status: StatusWriter,
     /// Uid and generation of the AutoscalingRunnerSet that the state is about.
     about: Option<(String, Option<i64>)>,
@@ -100,6 +101,7 @@ impl ScaleSetMachine {
             registration: Registration::default(),
             deregistration: Deregistration::default(),
             protection: Protection::default(),
+            parking: Parking::default(),
             status: StatusWriter::default(),
             about: None,
             announced: BTreeMap::new(),
@@ -174,6 +176,7 @@ impl ScaleSetMachine {
                 self.registration = Registration::default();
                 self.deregistration = Deregistration::default();
                 self.protection = Protection::default();
+                self.parking = Parking::default();
                 self.sought_listener = None;
                 self.announced.clear();
             }
@@ -216,11 +219,9 @@ impl ScaleSetMachine {
             return;
         };
         let runner_set = self.keep_runner_set(ars, registered.id, step);
-        let parked = runner_set == RunnerSetState::Rejected;
+        let parked = self.follow_verdict(ars, runner_set, step);
         let listener = self.keep_listener(ars, registered, parked, step);
-        step.findings.parked = parked;
-        step.findings.settled =
-            registered.settled && listener && runner_set != RunnerSetState::Changing;
+        step.findings.settled = registered.settled && listener && runner_set.settled;
         if step.findings.settled {
             // the next change is news, even if it is the same again
             self.settle("ListenerReplaced");

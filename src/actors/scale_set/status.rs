@@ -4,7 +4,7 @@
 use k8s_openapi::jiff::SignedDuration;
 use serde_json::json;
 
-use super::runner_set::OUTDATED;
+use super::conditions::Findings;
 use super::state::ScaleSetMachine;
 use super::step::Step;
 use super::vocabulary::{GaugeLabels, ScaleSetReport, ScaleSetSummary, ScaleSetTag};
@@ -14,8 +14,7 @@ use crate::api::{
 };
 use crate::clock::Timestamp;
 use crate::messages::{
-    Effect, EventSeverity, KubeAnswer, KubeError, KubeErrorKind, KubeObject, KubeRequest,
-    RunnerCounts,
+    Effect, KubeAnswer, KubeError, KubeErrorKind, KubeObject, KubeRequest, RunnerCounts,
 };
 use crate::resources::listener_name;
 
@@ -75,7 +74,9 @@ impl ScaleSetMachine {
     pub(super) fn keep_status(&mut self, ars: &AutoscalingRunnerSet, step: &mut Step) {
         let live = ars.status.clone().unwrap_or_default();
         let wanted = self.wanted_status(ars, &live, step);
-        self.announce_phase(ars, live.phase, wanted.phase, step);
+        if wanted.phase == Some(Phase::Outdated) && live.phase != wanted.phase {
+            self.announce_parking(ars, step);
+        }
         if wanted == live || self.ars.is_in_flight() || !self.status.is_free(step) {
             return;
         }
@@ -98,7 +99,7 @@ impl ScaleSetMachine {
         let mut wanted = live.clone();
         wanted.conditions = findings.applied_to(&live.conditions, generation, step.now);
         if ars.metadata.deletion_timestamp.is_none() {
-            wanted.phase = phase(generation, live, findings.settled, findings.parked);
+            wanted.phase = phase(generation, live, findings);
             if findings.settled {
                 wanted.observed_generation = generation;
             }
@@ -120,30 +121,6 @@ impl ScaleSetMachine {
                 Some(RunnerCounts::default())
             }
             None => None,
-        }
-    }
-
-    fn announce_phase(
-        &mut self,
-        ars: &AutoscalingRunnerSet,
-        live: Option<Phase>,
-        wanted: Option<Phase>,
-        step: &mut Step,
-    ) {
-        let parked = |phase| phase == Some(Phase::Outdated);
-        if parked(wanted) {
-            if !parked(live) {
-                let message = OUTDATED.to_owned();
-                self.announce(ars, EventSeverity::Warning, "Parked", message, step);
-            }
-            self.settle("Recovered");
-        } else {
-            if parked(live) {
-                let message =
-                    "the runner template was corrected: runners are made again".to_owned();
-                self.announce(ars, EventSeverity::Normal, "Recovered", message, step);
-            }
-            self.settle("Parked");
         }
     }
 
@@ -172,19 +149,24 @@ impl ScaleSetMachine {
 }
 
 /// The phase. Once everything is applied, only a new generation or a rejection of the runners
-/// changes it: how well things go is what the conditions say.
+/// changes it: how well things go is what the conditions say. A parked scale set stays parked
+/// through every edit but the one that corrects what was rejected.
 fn phase(
     generation: Option<i64>,
     live: &AutoscalingRunnerSetStatus,
-    settled: bool,
-    parked: bool,
+    findings: &Findings,
 ) -> Option<Phase> {
+    let settled = findings.settled;
     let news = generation.unwrap_or(0) > live.observed_generation.unwrap_or(0);
-    Some(match live.phase {
-        _ if parked && (settled || !news) => Phase::Outdated,
-        _ if parked || news && !settled => Phase::Pending,
+    let was_parked = live.phase == Some(Phase::Outdated);
+    Some(match (findings.parked, live.phase) {
+        (None, _) if was_parked => Phase::Outdated,
+        (Some(true), _) if findings.corrected => Phase::Pending,
+        (Some(true), _) if settled || !news || was_parked => Phase::Outdated,
+        (Some(true), _) => Phase::Pending,
+        _ if news && !settled => Phase::Pending,
         _ if settled => Phase::Running,
-        Some(Phase::Running) => Phase::Running,
+        (_, Some(Phase::Running)) => Phase::Running,
         _ => Phase::Pending,
     })
 }

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use serde_json::Value;
+use tokio::sync::watch;
+
 use super::http::Verb;
 use super::status::ApiError;
 
@@ -22,6 +25,8 @@ pub struct RequestInfo {
 /// What becomes of a request.
 #[derive(Clone, Debug, Default)]
 pub struct RequestFate {
+    /// It reaches the server when this says `true`, or when nobody is left to say it.
+    pub held_until: Option<watch::Receiver<bool>>,
     /// Time before it reaches the server.
     pub delay_before: Duration,
     /// Whether it takes effect, and what is answered.
@@ -78,6 +83,19 @@ pub enum EventFate {
     Expired,
 }
 
+/// A change of an object that has just been stored.
+#[derive(Clone, Copy, Debug)]
+pub struct ChangeInfo<'a> {
+    /// Group and plural name.
+    pub resource: &'a str,
+    /// The object before; none where it was created.
+    pub before: Option<&'a Value>,
+    /// The object now; none where it was removed.
+    pub after: Option<&'a Value>,
+    /// The request that did it; none for the server's own work.
+    pub request: Option<&'a RequestInfo>,
+}
+
 /// Decides about requests and watch events. Called in the order in which they happen, so one
 /// that draws from a seeded generator is deterministic.
 pub trait Interceptor: Send + Sync {
@@ -85,6 +103,9 @@ pub trait Interceptor: Send + Sync {
     fn request(&self, _request: &RequestInfo) -> RequestFate {
         RequestFate::default()
     }
+
+    /// Hears of every change, before anything else happens.
+    fn changed(&self, _change: &ChangeInfo<'_>) {}
 
     /// What becomes of an event of a watch.
     fn event(&self, _event: &EventInfo<'_>) -> EventFate {

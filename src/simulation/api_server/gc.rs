@@ -128,29 +128,25 @@ pub(super) async fn run(server: Weak<Inner>, work: Arc<Notify>) {
             let Some(inner) = server.upgrade() else {
                 return;
             };
-            let more = inner.lock().collect_one(inner.clock.now());
+            let changes = inner.lock().collect_one(inner.clock.now());
+            let Some(changes) = changes else { break };
+            inner.tell(&changes, None);
             drop(inner);
-            if !more {
-                break;
-            }
             tokio::task::yield_now().await;
         }
     }
 }
 
 impl State {
-    /// Looks at one object; returns whether there was one.
-    fn collect_one(&mut self, now: Timestamp) -> bool {
-        let Some(id) = self.garbage.pop() else {
-            return false;
-        };
+    /// Looks at one object, if there is one to look at; returns what changed by that.
+    fn collect_one(&mut self, now: Timestamp) -> Option<Vec<(ObjectId, Change)>> {
+        let id = self.garbage.pop()?;
         let resource = self.registry.by_shelf(&id.shelf).cloned();
         let object = self.store.at(&id).cloned();
         if let (Some(resource), Some(object)) = (resource, object) {
             self.look_at(&resource, &id, &object, now);
-            self.settle(now);
         }
-        true
+        Some(self.settle(now))
     }
 
     fn look_at(

@@ -10,6 +10,7 @@ use super::http::{self as wire, Body, Format, Query, Route, Shape, Target, Verb}
 use super::kinds::{self, ResourceType};
 use super::seams::{self, FieldValidation, Writer};
 use super::status::ApiError;
+use super::store::{Change, ObjectId};
 use super::{Identity, Inner, State, object, watch};
 use crate::clock::Timestamp;
 
@@ -112,7 +113,9 @@ impl<'a> Call<'a> {
 pub(super) fn respond(inner: &Arc<Inner>, request: &Incoming<'_>) -> Response<Body> {
     let mut state = inner.state.lock().unwrap_or_else(PoisonError::into_inner);
     let response = state.respond(inner, request);
-    state.settle(request.now);
+    let changes = state.settle(request.now);
+    drop(state);
+    inner.tell(&changes, Some(request.info));
     response.unwrap_or_else(|error| wire::refusal(&error))
 }
 
@@ -213,12 +216,15 @@ impl State {
         }
     }
 
-    /// Passes the changes made on to the record and to the background work.
-    pub(super) fn settle(&mut self, now: Timestamp) {
+    /// Passes the changes made on to the record and to the background work. Answers with them.
+    pub(super) fn settle(&mut self, now: Timestamp) -> Vec<(ObjectId, Change)> {
+        let mut changes = Vec::new();
         while let Some((id, change)) = self.store.take_unseen() {
             self.record.change(now, &id, &change);
             self.garbage.notice(&self.store, &id, &change);
+            changes.push((id, change));
         }
+        changes
     }
 }
 

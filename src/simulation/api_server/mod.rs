@@ -52,7 +52,7 @@ use serde_json::Value;
 use tokio::sync::Notify;
 
 use self::admission::Admission;
-use self::faults::{Interceptor, NoFaults, Outcome, RequestInfo};
+use self::faults::{ChangeInfo, Interceptor, NoFaults, Outcome, RequestInfo};
 use self::kinds::{Registry, ResourceType};
 use self::record::{Record, RequestKey};
 use self::status::ApiError;
@@ -207,6 +207,10 @@ impl ApiServer {
         let (parts, body) = request.into_parts();
         let info = self.0.lock().describe(&parts);
         let fate = self.0.interceptor.request(&info);
+        if let Some(mut held) = fate.held_until {
+            // a sender that is gone holds nothing back
+            let _ = held.wait_for(|free| *free).await;
+        }
         pause(fate.delay_before).await;
         let response = match fate.outcome {
             Outcome::Refused(error) => Ok(http::refusal(&error)),
@@ -341,6 +345,19 @@ impl Inner {
     fn lock(&self) -> MutexGuard<'_, State> {
         // a panic in one request says nothing about the store, which is written last
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells the interceptor what was stored. Not under the lock: it may look at the server.
+    fn tell(&self, changes: &[(store::ObjectId, store::Change)], request: Option<&RequestInfo>) {
+        for (id, change) in changes {
+            let gone = change.kind == store::ChangeKind::Deleted;
+            self.interceptor.changed(&ChangeInfo {
+                resource: &id.shelf,
+                before: change.previous.as_deref(),
+                after: (!gone).then_some(&*change.object),
+                request,
+            });
+        }
     }
 }
 

@@ -53,9 +53,26 @@ impl Stage {
         patched.unwrap_or_else(|error| panic!("{} {name}: {error}", K::kind(&())));
     }
 
+    /// Merges something into an object's status.
+    pub async fn patch_status<K: Known>(&self, namespace: &str, name: &str, status: Value) {
+        let api = Api::<K>::namespaced(self.client.clone(), namespace);
+        let patch = Patch::Merge(json!({"status": status}));
+        let patched = api
+            .patch_status(name, &PatchParams::default(), &patch)
+            .await;
+        patched.unwrap_or_else(|error| panic!("status of {} {name}: {error}", K::kind(&())));
+    }
+
     /// Merges something into the scale set's spec.
     pub async fn edit(&self, spec: Value) {
         self.patch::<AutoscalingRunnerSet>(RUN, SET, json!({"spec": spec}))
+            .await;
+    }
+
+    /// Gives the runners another image.
+    pub async fn set_image(&self, image: &str) {
+        let containers = json!([{"name": "runner", "image": image}]);
+        self.edit(json!({"template": {"spec": {"containers": containers}}}))
             .await;
     }
 
@@ -117,10 +134,7 @@ impl Stage {
 
     /// Writes a pod's status.
     pub async fn pod_status(&self, namespace: &str, pod: &str, status: Value) {
-        let api = Api::<Pod>::namespaced(self.client.clone(), namespace);
-        let patch = Patch::Merge(json!({"status": status}));
-        let patched = api.patch_status(pod, &PatchParams::default(), &patch).await;
-        patched.unwrap_or_else(|error| panic!("pod {pod}: {error}"));
+        self.patch_status::<Pod>(namespace, pod, status).await;
     }
 
     /// A runner's pod is Running and Ready.
@@ -131,6 +145,11 @@ impl Stage {
     /// A runner's container ends with this code. With 0 the runner has deregistered itself;
     /// either way its job is over.
     pub async fn exit(&self, runner: &str, code: i32) {
+        self.exit_saying(runner, code, "").await;
+    }
+
+    /// The same, with last words.
+    pub async fn exit_saying(&self, runner: &str, code: i32, words: &str) {
         let known = self
             .actions
             .runners()
@@ -142,15 +161,23 @@ impl Stage {
                 self.actions.deregister(known.id);
             }
         }
-        self.pod_status(RUN, runner, ended("runner", code)).await;
+        let mut status = ended("runner", code);
+        status["containerStatuses"][0]["state"]["terminated"]["message"] = words.into();
+        self.pod_status(RUN, runner, status).await;
     }
 
-    /// Starts the listener's pod.
+    /// Starts the listener's pod; where there are several, those that do not run.
     pub async fn start_listener(&self) {
         let pods = self.listener_pods().await;
-        let name = pods.first().expect("a listener pod").name_any();
-        self.pod_status(CONTROLLER_NAMESPACE, &name, running("listener"))
-            .await;
+        assert!(!pods.is_empty(), "no listener pod");
+        let runs = |pod: &Pod| {
+            let status = pod.status.as_ref();
+            status.and_then(|status| status.phase.as_deref()) == Some("Running")
+        };
+        for pod in pods.iter().filter(|pod| !runs(pod)) {
+            self.pod_status(CONTROLLER_NAMESPACE, &pod.name_any(), running("listener"))
+                .await;
+        }
     }
 
     // === seen together ===

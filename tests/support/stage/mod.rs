@@ -5,7 +5,9 @@
 //! one it is real. Both wait by looking again until a deadline, and a deadline that passes
 //! says what there was instead.
 
+pub mod census;
 pub mod hands;
+pub mod ledger;
 pub mod manifests;
 pub mod warden;
 
@@ -34,7 +36,9 @@ use serde_json::Value;
 use tokio::task::LocalSet;
 use tokio::time::{Instant, sleep};
 
-pub use warden::{Trouble, Warden, Who};
+use census::Census;
+#[allow(unused_imports, reason = "not every test uses all of them")]
+pub use warden::{Hindrance, Trouble, Warden, Who, Writes};
 
 /// How long to wait for what ought to happen.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -81,6 +85,8 @@ pub struct Stage {
     cluster: Option<Cluster>,
     /// Of a controller on a real cluster.
     real: Option<(Client, Clock)>,
+    /// Of what is made on a real cluster.
+    census: Option<Census>,
     /// Of the next controller.
     settings: RefCell<ControllerSettings>,
     controller: RefCell<Option<RunningController>>,
@@ -132,7 +138,7 @@ impl Stage {
         change(&mut options);
         let (run_pods, settings) = (options.run_pods, options.settings.clone());
         let cluster = Cluster::start(options).await.unwrap();
-        warden.look_at(Some(cluster.api.clone()));
+        warden.look_at(Some(cluster.api.clone()), Some(cluster.actions.clone()));
         Self {
             client: cluster.api.client(),
             actions: cluster.actions.clone(),
@@ -140,6 +146,7 @@ impl Stage {
             runs_pods: run_pods,
             cluster: Some(cluster),
             real: None,
+            census: None,
             settings: RefCell::new(settings),
             controller: RefCell::default(),
         }
@@ -158,6 +165,7 @@ impl Stage {
             namespace: CONTROLLER_NAMESPACE.to_owned(),
             ..ControllerSettings::default()
         };
+        let census = Some(Census::start(&client));
         Self {
             client,
             actions,
@@ -165,6 +173,7 @@ impl Stage {
             runs_pods: false,
             cluster: None,
             real: Some((controller, clock)),
+            census,
             settings: RefCell::new(settings),
             controller: RefCell::default(),
         }
@@ -173,6 +182,13 @@ impl Stage {
     /// The embedded cluster.
     pub fn cluster(&self) -> &Cluster {
         self.cluster.as_ref().expect("an embedded cluster")
+    }
+
+    /// A client that may do what the controller may, and is taken for it.
+    pub fn as_controller(&self) -> Client {
+        let user = format!("system:serviceaccount:{CONTROLLER_NAMESPACE}:impresario-controller");
+        let api = &self.cluster().api;
+        api.client_as(&user, &["system:authenticated"])
     }
 
     /// Starts a controller in place of the one that runs.
@@ -216,6 +232,19 @@ impl Stage {
             .filter(has_label)
             .map(|one| one.get_counter().get_value())
             .sum()
+    }
+
+    /// How many objects of that plural name were ever made, by whomever.
+    pub fn created(&self, plural: &str) -> usize {
+        match &self.census {
+            Some(census) => census.count(plural),
+            None => self.warden.created(plural),
+        }
+    }
+
+    /// Whether time is real.
+    pub fn is_real(&self) -> bool {
+        self.real.is_some()
     }
 
     /// Kills the controller, wherever it is.
@@ -266,12 +295,41 @@ impl Stage {
                 let before = self.writes().await;
                 sleep(SILENCE).await;
                 if self.writes().await == before {
+                    self.warden.check_rest();
                     return;
                 }
                 if Instant::now() >= deadline {
                     panic!("{at}: it never settles\n{}", self.picture().await);
                 }
             }
+        }
+    }
+
+    /// G4: after rest, a minute of silence.
+    #[track_caller]
+    pub fn assert_at_rest(&self) -> impl Future<Output = ()> {
+        let at = std::panic::Location::caller();
+        async move {
+            self.settle().await;
+            let (before, ours) = (self.writes().await, self.warden.writes().len());
+            sleep(self.soon_or(Duration::from_secs(60))).await;
+            let mut since = self.warden.writes().split_off(ours);
+            since.retain(|write| write.who != Who::Other);
+            if self.writes().await != before || !since.is_empty() {
+                panic!(
+                    "{at}: written at rest: {since:#?}\n{}",
+                    self.picture().await
+                );
+            }
+        }
+    }
+
+    /// That time where it is virtual and costs nothing, a few seconds where it is real.
+    pub fn soon_or(&self, time: Duration) -> Duration {
+        if self.cluster.is_some() {
+            time
+        } else {
+            time.min(Duration::from_secs(8))
         }
     }
 
@@ -537,7 +595,7 @@ impl Stage {
 impl Drop for Stage {
     fn drop(&mut self) {
         // the server holds the warden, and it the server
-        self.warden.look_at(None);
+        self.warden.look_at(None, None);
     }
 }
 

@@ -6,16 +6,19 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use impresario::api::constants::labels;
 use impresario::api::{EphemeralRunner, EphemeralRunnerPhase, EphemeralRunnerSet};
-use impresario::simulation::actions_service::{self, CallInfo, Fault, Refusal};
+use impresario::simulation::actions_service::{self, ActionsService, CallInfo, Fault, Refusal};
 use impresario::simulation::api_server::ApiServer;
-use impresario::simulation::api_server::faults::{Interceptor, Outcome, RequestFate, RequestInfo};
+use impresario::simulation::api_server::faults::{
+    ChangeInfo, Interceptor, Outcome, RequestFate, RequestInfo,
+};
 use impresario::simulation::api_server::status::ApiError;
 use impresario::simulation::cluster::CONTROLLER_NAMESPACE;
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::ResourceExt;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
+
+use super::ledger::Ledger;
 
 /// Longer than any test takes: what waits so long never happens.
 const NEVER: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -37,6 +40,44 @@ pub struct Write {
     pub resource: String,
     pub namespace: String,
     pub name: String,
+    /// How often the Actions service had been called before.
+    pub after_calls: usize,
+}
+
+/// Some of the controller's writes.
+#[derive(Clone, Copy, Debug)]
+pub struct Writes {
+    verb: &'static str,
+    /// As [`Write::resource`].
+    resource: &'static str,
+    namespace: Option<&'static str>,
+}
+
+impl Writes {
+    /// All of that kind; `resource` as in [`Write::resource`].
+    pub const fn of(verb: &'static str, resource: &'static str) -> Self {
+        Self {
+            verb,
+            resource,
+            namespace: None,
+        }
+    }
+
+    /// Those in one namespace.
+    pub const fn inside(self, namespace: &'static str) -> Self {
+        Self {
+            namespace: Some(namespace),
+            ..self
+        }
+    }
+
+    fn include(&self, write: &Write) -> bool {
+        self.verb == write.verb
+            && self.resource == write.resource
+            && self
+                .namespace
+                .is_none_or(|namespace| namespace == write.namespace)
+    }
 }
 
 /// What happens to the controller at its n-th write from now on, counted from 1.
@@ -82,6 +123,43 @@ impl Trouble {
     }
 }
 
+/// Writes of the controller that are held back or refused, until this is dropped.
+#[must_use = "what is held back goes on when this is dropped"]
+pub struct Hindrance {
+    warden: Arc<Warden>,
+    number: usize,
+    /// Lets the held writes go.
+    _held: Option<watch::Sender<bool>>,
+}
+
+impl Hindrance {
+    /// How many writes it has met.
+    pub fn met(&self) -> usize {
+        let books = self.warden.books();
+        let own = books.rules.iter().find(|rule| rule.number == self.number);
+        own.map_or(0, |rule| rule.met)
+    }
+
+    /// Ends it: what was held back goes on.
+    pub fn lift(self) {}
+}
+
+impl Drop for Hindrance {
+    fn drop(&mut self) {
+        let mut books = self.warden.books();
+        books.rules.retain(|rule| rule.number != self.number);
+    }
+}
+
+/// What becomes of some of the controller's writes.
+#[derive(Debug)]
+struct Rule {
+    number: usize,
+    writes: Writes,
+    fate: RequestFate,
+    met: usize,
+}
+
 /// Sees every request to the API server and every call of the Actions service.
 #[derive(Default)]
 pub struct Warden {
@@ -92,6 +170,10 @@ pub struct Warden {
 #[derive(Default)]
 struct Books {
     api: Option<ApiServer>,
+    service: Option<ActionsService>,
+    ledger: Ledger,
+    rules: Vec<Rule>,
+    next_rule: usize,
     writes: Vec<Write>,
     calls: Vec<(String, String)>,
     violations: Vec<String>,
@@ -106,8 +188,68 @@ impl Warden {
     }
 
     /// Tells it where to look things up; `None` when the server is not used any more.
-    pub fn look_at(&self, api: Option<ApiServer>) {
-        self.books().api = api;
+    pub fn look_at(&self, api: Option<ApiServer>, service: Option<ActionsService>) {
+        let mut books = self.books();
+        books.api = api;
+        books.service = service;
+    }
+
+    /// How many objects of that plural name were ever made, by whomever.
+    pub fn created(&self, plural: &str) -> usize {
+        self.books().ledger.created(plural)
+    }
+
+    /// Each phase that the objects of that plural name have had, in order.
+    pub fn phases(&self, plural: &str) -> Vec<String> {
+        self.books().ledger.phases(plural)
+    }
+
+    /// Notes what must not be so at rest.
+    pub fn check_rest(&self) {
+        let mut books = self.books();
+        let found = books.ledger.untold_verdicts();
+        books.violations.extend(found);
+    }
+
+    /// Holds these writes of the controller back.
+    pub fn hold(self: &Arc<Self>, writes: Writes) -> Hindrance {
+        let (sender, held) = watch::channel(false);
+        let fate = RequestFate {
+            held_until: Some(held),
+            ..RequestFate::default()
+        };
+        self.hinder(writes, fate, Some(sender))
+    }
+
+    /// Refuses these writes of the controller.
+    pub fn refuse(self: &Arc<Self>, writes: Writes, error: ApiError) -> Hindrance {
+        let fate = RequestFate {
+            outcome: Outcome::Refused(error),
+            ..RequestFate::default()
+        };
+        self.hinder(writes, fate, None)
+    }
+
+    fn hinder(
+        self: &Arc<Self>,
+        writes: Writes,
+        fate: RequestFate,
+        held: Option<watch::Sender<bool>>,
+    ) -> Hindrance {
+        let mut books = self.books();
+        books.next_rule += 1;
+        let number = books.next_rule;
+        books.rules.push(Rule {
+            number,
+            writes,
+            fate,
+            met: 0,
+        });
+        Hindrance {
+            warden: Arc::clone(self),
+            number,
+            _held: held,
+        }
     }
 
     /// All writes so far.
@@ -140,6 +282,11 @@ impl Warden {
             .count()
     }
 
+    /// How often the Actions service was called at all.
+    pub fn all_calls(&self) -> usize {
+        self.books().calls.len()
+    }
+
     /// The ids of the runners whose removal was asked for, in order.
     pub fn removals(&self) -> Vec<i64> {
         let books = self.books();
@@ -149,6 +296,23 @@ impl Warden {
             .filter(|(call, _)| call == "remove_runner");
         let id = |path: &str| path.rsplit('/').next().and_then(|id| id.parse().ok());
         removals.filter_map(|(_, path)| id(path)).collect()
+    }
+
+    /// How often the Actions service was asked to remove this runner, and how often that was
+    /// before the runner was deleted; all of them where it was not.
+    pub fn removals_of(&self, runner: &str, id: i64) -> (usize, usize) {
+        let books = self.books();
+        let end = books.writes.iter().find(|write| {
+            write.verb == "delete" && write.resource == "ephemeralrunners" && write.name == runner
+        });
+        let end = end.map_or(books.calls.len(), |write| write.after_calls);
+        let path = format!("/{id}");
+        let asked = |calls: &[(String, String)]| {
+            let of_it =
+                |(call, at): &&(String, String)| call == "remove_runner" && at.ends_with(&path);
+            calls.iter().filter(of_it).count()
+        };
+        (asked(&books.calls), asked(&books.calls[..end]))
     }
 
     /// What should not have happened.
@@ -223,6 +387,7 @@ impl Interceptor for Warden {
             resource,
             namespace: request.namespace.clone(),
             name: request.name.clone(),
+            after_calls: books.calls.len(),
         };
         // Events tell people; nothing is decided by them
         if who != Who::Controller || write.resource == "events" {
@@ -239,8 +404,23 @@ impl Interceptor for Warden {
             let found = violation(&api, &write);
             books.violations.extend(found);
         }
+        let mut rules = books.rules.iter_mut();
+        let rule = rules.find(|rule| rule.writes.include(&write));
+        let hindered = rule.map(|rule| {
+            rule.met += 1;
+            rule.fate.clone()
+        });
         books.writes.push(write);
-        trouble.map_or_else(RequestFate::default, Trouble::fate)
+        trouble.map(Trouble::fate).or(hindered).unwrap_or_default()
+    }
+
+    fn changed(&self, change: &ChangeInfo<'_>) {
+        let mut books = self.books();
+        let by = change.request.map(|request| who(&request.user_agent));
+        let service = books.service.clone();
+        let by_controller = by == Some(Who::Controller);
+        let found = books.ledger.take(change, by_controller, service.as_ref());
+        books.violations.extend(found);
     }
 }
 
@@ -248,7 +428,6 @@ impl Interceptor for Warden {
 fn violation(api: &ApiServer, write: &Write) -> Option<String> {
     match (write.verb, write.resource.as_str()) {
         ("create", "ephemeralrunners") => too_many_runners(api, &write.namespace),
-        ("create", "pods") => second_listener(api, write),
         ("delete", "pods" | "ephemeralrunners") => job_cut_short(api, write),
         _ => None,
     }
@@ -285,23 +464,6 @@ fn too_many_runners(api: &ApiServer, namespace: &str) -> Option<String> {
         .collect();
     let room = i64::try_from(alive.len()).is_ok_and(|alive| alive < wanted);
     (!room).then(|| format!("S3: a runner is created beside {alive:?}, for {wanted} replicas"))
-}
-
-/// S11: never two listener pods of one scale set.
-fn second_listener(api: &ApiServer, write: &Write) -> Option<String> {
-    if write.namespace != CONTROLLER_NAMESPACE {
-        return None;
-    }
-    let pods: Vec<Pod> = api.list_as(Some(CONTROLLER_NAMESPACE));
-    let of_listeners = pods.iter().filter(|pod| {
-        pod.labels().get(labels::COMPONENT).map(String::as_str) == Some(labels::COMPONENT_LISTENER)
-    });
-    let others: Vec<String> = of_listeners.map(|pod| pod.name_any()).collect();
-    // a test has one scale set; the server refuses a second pod of the same name
-    let second = others
-        .iter()
-        .any(|other| *other != write.name && !write.name.is_empty());
-    second.then(|| format!("S11: listener pod {} beside {others:?}", write.name))
 }
 
 /// S1: a runner with a job is not taken away while its pod is alive.
@@ -351,7 +513,11 @@ impl actions_service::Interceptor for Warden {
         }
         let still_running = "JobStillRunningException";
         let refusal = || Refusal::new(400, still_running, "The runner has a job.").into();
-        books.with_job.contains(&id).then(refusal)
+        let refused = books.with_job.contains(&id);
+        if refused {
+            books.ledger.kept_by_service(id);
+        }
+        refused.then(refusal)
     }
 }
 

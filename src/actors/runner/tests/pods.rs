@@ -87,6 +87,46 @@ fn a_restarted_container_has_ended_for_us() {
 }
 
 #[test]
+fn the_last_words_of_a_runner_are_kept_short_and_without_credentials() {
+    // (exit code, terminated as the kubelet shows it, what becomes of it)
+    let table = [
+        (
+            7,
+            json!({ "reason": "Error", "message": "version 2.300\nis deprecated" }),
+            "RunnerVersionRejected: the Actions service rejected the runner's version \
+             (exit code 7: version 2.300 is deprecated)",
+        ),
+        (
+            7,
+            json!({ "reason": "Error" }),
+            "RunnerVersionRejected: the Actions service rejected the runner's version \
+             (exit code 7: Error)",
+        ),
+        (
+            1,
+            json!({ "reason": "Error", "message": "401 for ghs_a1b2" }),
+            "Error: exit code 1: 401 for [redacted]",
+        ),
+        (
+            137,
+            json!({ "reason": "OOMKilled" }),
+            "OOMKilled: the runner ended with exit code 137",
+        ),
+    ];
+    for (code, mut terminated, expected) in table {
+        terminated["exitCode"] = code.into();
+        let pod = pod_in(1, "Failed", json!({ "terminated": terminated }), running());
+        let reason = match state(&pod, 0).end {
+            Some(End::Outdated((word, message)) | End::Failed((word, message))) => {
+                format!("{word}: {message}")
+            }
+            other => format!("{other:?}"),
+        };
+        assert_eq!(reason, expected);
+    }
+}
+
+#[test]
 fn images_that_can_never_be_pulled_fail_at_once_and_others_after_ten_minutes() {
     // (reason, end at once, end after ten minutes)
     let table = [

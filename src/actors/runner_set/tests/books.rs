@@ -301,8 +301,9 @@ fn finished_runners_are_counted_once_and_go_when_nothing_of_them_is_left() {
     assert_eq!(books.uncounted(), 2);
     assert_eq!(books.next_settled(), None, "nobody goes uncounted");
     let counted = [("bare".to_owned(), Some(end())), ("holds".to_owned(), None)];
-    assert_eq!(books.count_finished(), counted);
-    assert_eq!((books.uncounted(), books.count_finished()), (0, Vec::new()));
+    assert_eq!(books.count_finished(now(), 5), counted);
+    let again = books.count_finished(now(), 5);
+    assert_eq!((books.uncounted(), again), (0, Vec::new()));
     assert_eq!(books.next_settled().as_deref(), Some("bare"));
     books.tell(now(), "bare", RunnerCommand::Delete);
     assert_eq!(books.next_settled(), None);
@@ -329,6 +330,34 @@ fn whose_end_replicas_comes_to_know_of_is_counted_by_that() {
     assert!(!books.set_counted_until(None));
     assert_eq!(books.uncounted(), 1);
     assert_eq!(books.count(Class::Finished), 3);
+}
+
+#[test]
+fn where_the_listener_says_whom_it_left_out_its_word_is_waited_for() {
+    use RunnerState::Finished;
+    let table = [
+        ("it never said anything", None, 5, 0, true),
+        ("it said so of others", Some(end()), 5, 0, false),
+        ("for long", Some(end()), 5, 59, false),
+        ("for too long", Some(end()), 5, 60, true),
+        ("nothing goes on", Some(end()), 0, 0, true),
+    ];
+    for (name, until, patch, seconds, counts) in table {
+        let mut books = Books::default();
+        books.set_counted_until(until);
+        books.put(now(), report("unknown", Finished));
+        books.put(now(), ended(report("late", Finished), after(end(), 1)));
+        // saying it again does not begin the wait anew
+        books.put(after(now(), 30), report("unknown", Finished));
+        let then = after(now(), seconds);
+        assert_eq!(books.has_to_count(then, patch), counts, "{name}");
+        let counted = books.count_finished(then, patch).len();
+        assert_eq!(counted, if counts { 2 } else { 0 }, "{name}");
+        let left = if counts { 0 } else { 2 };
+        assert_eq!(books.uncounted(), left, "{name}");
+        let at = (!counts).then(|| after(now(), 60));
+        assert_eq!(books.counts_at(), at, "{name}");
+    }
 }
 
 #[test]

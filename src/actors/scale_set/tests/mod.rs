@@ -4,6 +4,9 @@
 mod deletion;
 mod faults;
 mod life;
+mod observed;
 mod outdated;
 mod registration;
+mod revisions;
+mod telling;
 mod world;

@@ -108,11 +108,12 @@ fn corrected_runner_metadata_recovers() {
 #[test]
 fn a_missing_set_counts_as_corrected() {
     let mut world = parked();
+    let before = world.ers().metadata.uid.clone();
     world
         .cluster
         .delete(Kind::EphemeralRunnerSet, RUNNERS, POOL);
     world.pass(5);
-    assert_eq!(world.ers().status, None);
+    assert_ne!(world.ers().metadata.uid, before);
     assert_eq!(world.phase(), Some(Phase::Running));
 }
 
@@ -135,11 +136,13 @@ fn other_edits_reach_the_parked_objects_and_keep_them_parked() {
 #[test]
 fn a_verdict_about_an_older_revision_does_not_park() {
     let mut world = World::settled();
+    world.applies = false;
     world.edit(|ars| ars["spec"]["template"]["spec"]["containers"][0]["image"] = json!("runner:2"));
     world.pass(5);
     reject(&mut world, 1);
     world.pass(60);
-    assert_eq!(world.phase(), Some(Phase::Running));
+    assert_eq!(world.phase(), Some(Phase::Pending));
+    assert_eq!(world.events_of("Parked"), 0);
     assert_eq!(world.al().spec.phase, None);
     assert_eq!(world.cluster.names(Kind::Pod).len(), 1);
 }

@@ -19,8 +19,9 @@ use crate::api::{
 use crate::clock::{Timestamp, after};
 use crate::messages::{
     ActionsAnswer, ActionsCall, ActionsError, ActionsErrorKind, ActionsRequest, Effect, EventNote,
-    Input, Kind, KubeObject, KubeRequest, ListenerDirective, Object, ObjectRef, RunnerCounts,
-    RunnerGroup, RunnerScaleSet, RunnerSetDirective, RunnerSetReport, ScaleSetDirective, Tally,
+    Input, Kind, KubeObject, KubeRequest, ListenerDirective, Object, ObjectRef, Rejected,
+    RunnerCounts, RunnerGroup, RunnerScaleSet, RunnerSetDirective, RunnerSetReport,
+    ScaleSetDirective, Tally,
 };
 use crate::resources::ControllerSettings;
 
@@ -128,6 +129,10 @@ pub struct World {
     /// Whether there is an actor for the runner set.
     runner_set: bool,
     pub counts: RunnerCounts,
+    /// A runner that it says was rejected.
+    pub rejected: Option<Rejected>,
+    /// Whether it applies each new revision at once.
+    pub applies: bool,
     settings: Arc<ControllerSettings>,
     pub reports: Vec<ScaleSetReport>,
     pub events: Vec<EventNote>,
@@ -186,6 +191,8 @@ impl World {
             listeners: BTreeMap::new(),
             runner_set: false,
             counts: RunnerCounts::default(),
+            rejected: None,
+            applies: true,
             settings,
             reports: Vec::new(),
             events: Vec::new(),
@@ -486,16 +493,20 @@ impl World {
         }
     }
 
-    /// Lets the set go when no runner is left, and reports.
+    /// Applies a new revision, lets the set go when no runner is left, and reports.
     pub fn play_runner_set(&mut self) {
         if !self.runner_set {
             return;
+        }
+        if self.applies {
+            self.apply_revision();
         }
         let set: Option<Arc<EphemeralRunnerSet>> = self.cluster.get(RUNNERS, POOL);
         let report = RunnerSetReport {
             set: set.clone(),
             counts: self.counts,
             problem: None,
+            rejected: self.rejected.clone(),
         };
         self.runner_set = !report.is_last();
         let input = Input::Report(ChildReport::RunnerSet(report));
@@ -511,6 +522,25 @@ impl World {
         });
         if held && self.counts == RunnerCounts::default() {
             self.edit_set(|set| set["metadata"]["finalizers"] = json!([]));
+        }
+    }
+
+    /// As the runner set's actor when no runner is in its way.
+    fn apply_revision(&mut self) {
+        let Some(set) = self.cluster.get::<EphemeralRunnerSet>(RUNNERS, POOL) else {
+            return;
+        };
+        let wanted = set.spec.actionable_revision.unwrap_or(0);
+        let status = set.status.clone().unwrap_or_default();
+        let applied = status.applied_actionable_revision.unwrap_or(0);
+        if set.metadata.deletion_timestamp.is_none() && wanted > applied {
+            self.rejected = None;
+            self.edit_set(|set| {
+                set["status"] = json!({
+                    "currentReplicas": 0, "phase": "Running",
+                    "appliedActionableRevision": wanted,
+                });
+            });
         }
     }
 

@@ -1,0 +1,292 @@
+//! What was: every version of the scale set, its runner set and its runners, in the order in
+//! which the API server took them; and whether it may have been so (invariants S7 and S8).
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::rc::Rc;
+
+use futures::StreamExt as _;
+use impresario::api::constants::annotations;
+use impresario::api::{
+    AutoscalingRunnerSet, AutoscalingRunnerSetPhase, EphemeralRunner, EphemeralRunnerPhase,
+    EphemeralRunnerSet, EphemeralRunnerSetPhase,
+};
+use kube::api::{WatchEvent, WatchParams};
+use kube::{Api, Client, ResourceExt};
+
+use crate::stage::Known;
+
+/// A version of something.
+#[derive(Clone, Debug)]
+pub enum Seen {
+    ScaleSet(AutoscalingRunnerSet),
+    RunnerSet(EphemeralRunnerSet),
+    Runner(EphemeralRunner),
+    /// The last version of a runner that is gone.
+    Gone(EphemeralRunner),
+    /// Something else is gone.
+    Other,
+}
+
+/// Collects versions from watches of its own.
+#[derive(Clone, Default)]
+pub struct History(Rc<RefCell<BTreeMap<u64, Seen>>>);
+
+/// How a runner set stood: phase, revision applied, revision wanted.
+pub type Standing = (Option<EphemeralRunnerSetPhase>, i64, i64);
+
+impl History {
+    /// Begins to watch. To be called before there is anything.
+    pub fn begin(client: &Client) -> Self {
+        let history = Self::default();
+        history.follow(client, Seen::ScaleSet, |_| Seen::Other);
+        history.follow(client, Seen::RunnerSet, |_| Seen::Other);
+        history.follow(client, Seen::Runner, Seen::Gone);
+        history
+    }
+
+    fn follow<K: Known + 'static>(
+        &self,
+        client: &Client,
+        seen: fn(K) -> Seen,
+        gone: fn(K) -> Seen,
+    ) {
+        let (entries, api) = (self.0.clone(), Api::<K>::all(client.clone()));
+        tokio::task::spawn_local(async move {
+            let mut version = "0".to_owned();
+            loop {
+                let parameters = WatchParams::default().timeout(290);
+                let mut events = api.watch(&parameters, &version).await.unwrap().boxed();
+                while let Some(event) = events.next().await {
+                    let (object, seen) = match event.unwrap() {
+                        WatchEvent::Added(object) | WatchEvent::Modified(object) => (object, seen),
+                        WatchEvent::Deleted(object) => (object, gone),
+                        WatchEvent::Bookmark(bookmark) => {
+                            version = bookmark.metadata.resource_version;
+                            continue;
+                        }
+                        WatchEvent::Error(status) => panic!("the history is torn: {status:?}"),
+                    };
+                    version = object.resource_version().unwrap();
+                    let at = version.parse().unwrap();
+                    entries.borrow_mut().insert(at, seen(object));
+                }
+            }
+        });
+    }
+
+    fn all(&self) -> Vec<(u64, Seen)> {
+        let entries = self.0.borrow();
+        entries
+            .iter()
+            .map(|(at, seen)| (*at, seen.clone()))
+            .collect()
+    }
+
+    // === looking at it ===
+
+    /// How the runner set stood, one after the other.
+    pub fn standings(&self) -> Vec<Standing> {
+        let all = self.all().into_iter().filter_map(|(_, seen)| match seen {
+            Seen::RunnerSet(set) => Some(standing(&set)),
+            _ => None,
+        });
+        let mut all: Vec<Standing> = all.collect();
+        all.dedup();
+        all
+    }
+
+    /// The phases of the scale set, one after the other.
+    pub fn scale_set_phases(&self) -> Vec<AutoscalingRunnerSetPhase> {
+        let all = self.all().into_iter().filter_map(|(_, seen)| match seen {
+            Seen::ScaleSet(set) => set.status.and_then(|status| status.phase),
+            _ => None,
+        });
+        let mut all: Vec<_> = all.collect();
+        all.dedup();
+        all
+    }
+
+    /// How many runners there ever were.
+    pub fn created(&self) -> usize {
+        let all = self.all().into_iter().filter_map(|(_, seen)| match seen {
+            Seen::Runner(runner) => runner.uid(),
+            _ => None,
+        });
+        all.collect::<BTreeSet<_>>().len()
+    }
+
+    /// When this first held of a version.
+    pub fn when(&self, holds: impl Fn(&Seen) -> bool) -> Option<u64> {
+        let all = self.all();
+        all.iter().find(|(_, seen)| holds(seen)).map(|(at, _)| *at)
+    }
+
+    /// When a runner's verdict was written down.
+    pub fn verdict_of(&self, name: &str) -> u64 {
+        let found = self.when(|seen| match seen {
+            Seen::Runner(runner) => runner.name_any() == name && is_verdict(runner),
+            _ => false,
+        });
+        found.unwrap_or_else(|| panic!("{name} was never rejected"))
+    }
+
+    /// When a revision was wanted.
+    pub fn wanted(&self, revision: i64) -> u64 {
+        let found = self.when(|seen| match seen {
+            Seen::RunnerSet(set) => standing(set).2 >= revision,
+            _ => false,
+        });
+        found.unwrap_or_else(|| panic!("revision {revision} was never wanted"))
+    }
+
+    /// When a revision was applied.
+    pub fn applied(&self, revision: i64) -> u64 {
+        let found = self.when(|seen| match seen {
+            Seen::RunnerSet(set) => standing(set).1 >= revision,
+            _ => false,
+        });
+        found.unwrap_or_else(|| panic!("revision {revision} was never applied"))
+    }
+
+    /// When the runner set was first called outdated.
+    pub fn condemned(&self) -> Option<u64> {
+        self.when(|seen| match seen {
+            Seen::RunnerSet(set) => standing(set).0 == Some(EphemeralRunnerSetPhase::Outdated),
+            _ => false,
+        })
+    }
+
+    // === judging it ===
+
+    /// What must not have been.
+    pub fn violations(&self) -> Vec<String> {
+        let mut judge = Judge::default();
+        for (at, seen) in self.all() {
+            match seen {
+                Seen::RunnerSet(set) => judge.runner_set(at, &set),
+                Seen::Runner(runner) => judge.runner(&runner),
+                Seen::Gone(runner) => {
+                    judge.standing.remove(&runner.uid().unwrap());
+                }
+                Seen::ScaleSet(_) | Seen::Other => {}
+            }
+        }
+        judge.violations
+    }
+
+    /// The course of a run, for a failure's message.
+    pub fn picture(&self) -> String {
+        let mut text = String::new();
+        for (at, seen) in self.all() {
+            let _ = match seen {
+                Seen::ScaleSet(set) => {
+                    let phase = set.status.and_then(|status| status.phase);
+                    writeln!(text, "{at} ARS {phase:?}")
+                }
+                Seen::RunnerSet(set) => {
+                    let (replicas, patch) = (set.spec.replicas, set.spec.patch_id);
+                    let marker = set.status.as_ref();
+                    let marker = marker.and_then(|one| one.finished_runner_cleanup_patch_id);
+                    let (phase, applied, wanted) = standing(&set);
+                    writeln!(
+                        text,
+                        "{at} ERS {replicas:?}/{patch} counted {marker:?} revision \
+                         {applied}/{wanted} {phase:?}"
+                    )
+                }
+                Seen::Runner(runner) => {
+                    let going = runner.metadata.deletion_timestamp.is_some();
+                    let patch = runner.annotations().get(annotations::PATCH_ID);
+                    let status = runner.status.clone().unwrap_or_default();
+                    let (name, revision) = (runner.name_any(), revision(&runner));
+                    writeln!(
+                        text,
+                        "{at} ER {name} revision {revision} patch {patch:?} {:?} deleting {going}",
+                        status.phase
+                    )
+                }
+                Seen::Gone(runner) => writeln!(text, "{at} ER {} is gone", runner.name_any()),
+                Seen::Other => Ok(()),
+            };
+        }
+        text
+    }
+}
+
+#[derive(Default)]
+struct Judge {
+    last: Option<(Option<String>, Standing)>,
+    /// Revisions of the runners that were rejected and are there, by uid.
+    standing: BTreeMap<String, i64>,
+    /// Highest revision of a runner that ever was rejected.
+    highest: Option<i64>,
+    violations: Vec<String>,
+}
+
+impl Judge {
+    fn runner(&mut self, runner: &EphemeralRunner) {
+        let uid = runner.uid().unwrap();
+        if !is_verdict(runner) || runner.metadata.deletion_timestamp.is_some() {
+            self.standing.remove(&uid);
+            return;
+        }
+        let revision = revision(runner);
+        self.highest = self.highest.max(Some(revision));
+        self.standing.insert(uid, revision);
+    }
+
+    fn runner_set(&mut self, at: u64, set: &EphemeralRunnerSet) {
+        let now = standing(set);
+        let (phase, applied, _) = now;
+        let before = self.last.replace((set.uid(), now));
+        // one made anew knows nothing of its predecessor's revisions
+        let before = before
+            .filter(|(uid, _)| *uid == set.uid())
+            .map(|(_, one)| one);
+        if before.is_none() {
+            self.standing.clear();
+            self.highest = None;
+        }
+        let outdated = phase == Some(EphemeralRunnerSetPhase::Outdated);
+        if outdated && self.highest.is_none_or(|verdict| verdict < applied) {
+            self.violations.push(format!(
+                "S7: Outdated at {at} under {applied}, the newest verdict is about {:?}",
+                self.highest
+            ));
+        }
+        let turns = before.is_some_and(|before| (before.0, before.1) != (phase, applied));
+        let stands = self.standing.values().any(|verdict| *verdict >= applied);
+        if turns && !outdated && stands {
+            self.violations.push(format!(
+                "S7: {phase:?} at {at} under {applied}, verdicts {:?} stand",
+                self.standing
+            ));
+        }
+        if before.is_some_and(|before| before.1 > applied) {
+            self.violations
+                .push(format!("S8: back to {applied} at {at}, from {before:?}"));
+        }
+    }
+}
+
+fn standing(set: &EphemeralRunnerSet) -> Standing {
+    let status = set.status.clone().unwrap_or_default();
+    (
+        status.phase,
+        status.applied_actionable_revision.unwrap_or(0),
+        set.spec.actionable_revision.unwrap_or(0),
+    )
+}
+
+fn is_verdict(runner: &EphemeralRunner) -> bool {
+    let phase = runner.status.as_ref().and_then(|status| status.phase);
+    phase == Some(EphemeralRunnerPhase::Outdated)
+}
+
+/// The revision that a runner was made under.
+pub fn revision(runner: &EphemeralRunner) -> i64 {
+    let stamp = runner.annotations().get(annotations::ACTIONABLE_REVISION);
+    stamp.map_or(0, |stamp| stamp.parse().unwrap())
+}

@@ -1,0 +1,223 @@
+//! Streams of jobs through the real listener while everything is late at random: each job gets
+//! a runner (L3), and none is made for a job that is over (S2).
+
+use std::time::Duration;
+
+use impresario::api::constants::annotations;
+use impresario::api::{EphemeralRunner, EphemeralRunnerPhase};
+use impresario::simulation::actions_service::{JobSpec, JobState};
+use kube::ResourceExt;
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng as _};
+use tokio::time::Instant;
+
+use crate::stage::manifests::{RUN, SET};
+use crate::stage::play;
+use crate::world::World;
+
+/// How a stream of jobs is.
+#[derive(Clone, Copy)]
+struct Stream {
+    jobs: usize,
+    /// Seconds between two, at most.
+    pause: u64,
+    /// Seconds that each lasts, at most.
+    lasting: u64,
+    minimum: i64,
+    maximum: i64,
+    /// Of each request, event and call, at most.
+    latency: Duration,
+    /// After so many seconds all are done, whatever the seed.
+    patience: u64,
+}
+
+#[test]
+fn a_steady_stream_is_served() {
+    let stream = Stream {
+        jobs: 30,
+        pause: 6,
+        lasting: 20,
+        minimum: 0,
+        maximum: 20,
+        latency: Duration::from_millis(800),
+        patience: 400,
+    };
+    (0..12).for_each(|seed| stream.play(seed));
+}
+
+#[test]
+fn a_pool_that_is_always_full_is_refilled() {
+    let stream = Stream {
+        jobs: 40,
+        pause: 1,
+        lasting: 12,
+        minimum: 0,
+        maximum: 4,
+        latency: Duration::from_millis(800),
+        patience: 600,
+    };
+    (100..112).for_each(|seed| stream.play(seed));
+}
+
+#[test]
+fn bursts_of_short_jobs_beside_a_warm_minimum_are_served() {
+    let stream = Stream {
+        jobs: 40,
+        pause: 2,
+        lasting: 2,
+        minimum: 2,
+        maximum: 8,
+        latency: Duration::from_millis(1_500),
+        patience: 500,
+    };
+    (200..212).for_each(|seed| stream.play(seed));
+}
+
+#[test]
+fn a_stream_is_served_by_controllers_that_are_killed_again_and_again() {
+    let stream = Stream {
+        jobs: 25,
+        pause: 5,
+        lasting: 15,
+        minimum: 0,
+        maximum: 6,
+        latency: Duration::from_millis(500),
+        patience: 700,
+    };
+    (300..312).for_each(|seed| stream.play_with(seed, true));
+}
+
+impl Stream {
+    fn play(self, seed: u64) {
+        self.play_with(seed, false);
+    }
+
+    fn play_with(self, seed: u64, kill: bool) {
+        // the last of these says where it failed
+        println!("seed {seed}");
+        play(async || {
+            let world = World::whole(seed).await;
+            world
+                .stage
+                .settled_fixture(self.minimum, self.maximum)
+                .await;
+            self.first_job(&world).await;
+            world.seam.jitter(seed, self.latency);
+            judge_creations(&world, self.minimum);
+            let killing = async {
+                let mut rng = StdRng::seed_from_u64(seed + 1);
+                loop {
+                    let time = rng.random_range(3_000..20_000);
+                    world.stage.pass(Duration::from_millis(time)).await;
+                    if kill {
+                        world.restart();
+                    }
+                }
+            };
+            tokio::select! {
+                biased;
+                () = self.flow(&world, seed) => {}
+                () = killing => {}
+            }
+            self.ends_well(&world).await;
+        });
+    }
+
+    /// A first job, after whose end the listener says which ones it has left out. Before that
+    /// the runner set cannot tell our listener from one that never says so.
+    async fn first_job(self, world: &World) {
+        world.stage.queue_jobs(1, SET, Duration::from_secs(1));
+        let rest = usize::try_from(self.minimum).unwrap();
+        world
+            .stage
+            .until("the first is done and told of", async || {
+                let set = world.stage.runner_set().await;
+                let told = set
+                    .annotations()
+                    .contains_key(annotations::JOBS_COUNTED_UNTIL);
+                told && world.stage.jobs_done() == 1 && world.stage.runners().await.len() == rest
+            })
+            .await;
+        world.stage.settle().await;
+    }
+
+    async fn flow(self, world: &World, seed: u64) {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let begin = Instant::now();
+        for number in 0..self.jobs {
+            let lasting = Duration::from_millis(rng.random_range(500..=self.lasting * 1_000));
+            let job = JobSpec::on(SET)
+                .lasting(lasting)
+                .named(format!("job {number}"));
+            world.stage.actions.queue_job(job);
+            let pause = rng.random_range(0..=self.pause * 1_000);
+            world.stage.pass(Duration::from_millis(pause)).await;
+        }
+        let patience = Duration::from_secs(self.patience);
+        world
+            .stage
+            .within(patience, "all jobs are done", async || {
+                world.stage.jobs_done() == self.jobs + 1
+            })
+            .await;
+        let took = begin.elapsed().as_secs();
+        assert!(took <= self.patience, "seed {seed}: {took} s");
+        println!("seed {seed}: {took} s, {} runners", world.history.created());
+    }
+
+    async fn ends_well(self, world: &World) {
+        let minimum = usize::try_from(self.minimum).unwrap();
+        world
+            .stage
+            .within(
+                Duration::from_secs(400),
+                "the pool is at rest",
+                async || {
+                    world.stage.runners().await.len() == minimum
+                        && world.stage.actions.runners().len() == minimum
+                },
+            )
+            .await;
+        // a listener at rest says so once after its next poll
+        world.stage.pass(Duration::from_secs(120)).await;
+        world.assert_sound().await;
+    }
+}
+
+/// S2: where a runner is created, there are as many jobs that are not over as there then are
+/// runners that are not, beside the minimum.
+fn judge_creations(world: &World, minimum: i64) {
+    let (api, actions) = (
+        world.stage.cluster().api.clone(),
+        world.stage.actions.clone(),
+    );
+    let minimum = usize::try_from(minimum).unwrap();
+    world.seam.watch(move |request| {
+        let creates = request.verb.is_some_and(|verb| verb.as_str() == "create");
+        if !creates || !request.resource.starts_with("ephemeralrunners.") {
+            return None;
+        }
+        let jobs = actions.jobs();
+        let open = jobs
+            .iter()
+            .filter(|job| job.state != JobState::Completed)
+            .count();
+        let over = |name: &str| {
+            let mut of_it = jobs.iter().filter(|job| job.runner_name == name);
+            of_it.any(|job| job.state == JobState::Completed)
+        };
+        let runners: Vec<EphemeralRunner> = api.list_as(Some(RUN));
+        let alive = runners.iter().filter(|runner| {
+            let status = runner.status.clone().unwrap_or_default();
+            let ended = status.phase == Some(EphemeralRunnerPhase::Succeeded);
+            !ended && runner.metadata.deletion_timestamp.is_none() && !over(&runner.name_any())
+        });
+        let alive = alive.count();
+        (alive + 1 > open + minimum).then(|| {
+            format!(
+                "S2: runner {} for {open} open jobs and {minimum} at rest",
+                alive + 1
+            )
+        })
+    });
+}
