@@ -2,6 +2,7 @@
 //! the embedded API server, under virtual time.
 
 mod ending;
+mod finished;
 mod messages;
 mod records;
 mod scaling;

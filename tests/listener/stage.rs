@@ -48,7 +48,7 @@ pub struct Stage {
     /// The listeners' way to the service.
     pub wire: Arc<Wire>,
     pub log: Arc<Mutex<Vec<String>>>,
-    clock: Clock,
+    pub clock: Clock,
 }
 
 /// What a stage is set up with.
