@@ -9,6 +9,7 @@ pub mod backoff;
 mod controller;
 mod family;
 mod inbox;
+mod last_words;
 mod lenient;
 pub mod listener;
 mod machine;

@@ -34,6 +34,12 @@ async fn s13(stage: &Stage) {
 
     // 1. another image
     stage.set_image("img:2").await;
+    stage
+        .until("it is pending", async || {
+            phase(stage).await == Some(AutoscalingRunnerSetPhase::Pending)
+        })
+        .await;
+    assert!(!is_observed(stage).await);
     until_recovered(stage).await;
     let set = stage.runner_set().await;
     assert_eq!(set.uid(), parked.runner_set);
@@ -100,18 +106,7 @@ fn a_runner_set_deleted_while_parked_is_made_again_and_counts_as_corrected() {
     embedded(async |stage| {
         let parked = park_without_jobs(stage).await;
         stage.delete::<EphemeralRunnerSet>(RUN, SET).await;
-        stage
-            .until("there is a listener pod", async || {
-                stage.listener_pods().await.len() == 1
-            })
-            .await;
-        stage.start_listener().await;
-        stage
-            .until("it runs", async || {
-                phase(stage).await == Some(AutoscalingRunnerSetPhase::Running)
-            })
-            .await;
-        stage.settle().await;
+        until_recovered(stage).await;
         let set = stage.runner_set().await;
         assert_ne!(set.uid(), parked.runner_set);
         assert_eq!(revisions(&set), (1, 1));
@@ -121,6 +116,44 @@ fn a_runner_set_deleted_while_parked_is_made_again_and_counts_as_corrected() {
         assert_eq!(told.len(), 1, "{told:?}");
         assert!(told[0].contains("is gone"), "{told:?}");
         stage.scale_up(2, 1).await;
+        stage.assert_at_rest().await;
+    });
+}
+
+/// The same while a job runs: its runner holds the old one, and nothing starts before that ends.
+#[test]
+fn a_runner_set_deleted_while_parked_stays_parked_until_its_last_job_has_ended() {
+    embedded(async |stage| {
+        let parked = crate::scenes::park(stage).await;
+        let pods = stage.created("pods");
+        stage.delete::<EphemeralRunnerSet>(RUN, SET).await;
+        stage.pass(Duration::from_secs(300)).await;
+        let busy: EphemeralRunner = stage.get(RUN, &parked.busy).await.unwrap();
+        assert_eq!(busy.metadata.deletion_timestamp, None);
+        assert_eq!(stage.runner_set().await.uid(), parked.runner_set);
+        assert_eq!(
+            phase(stage).await,
+            Some(AutoscalingRunnerSetPhase::Outdated)
+        );
+        assert_eq!(
+            listener_phase(stage).await,
+            Some(AutoscalingListenerPhase::Stopped)
+        );
+        assert_eq!(stage.created("pods"), pods);
+        stage.start_controller();
+        stage.settle().await;
+        assert_eq!(stage.created("pods"), pods, "another controller sees it so");
+
+        stage.exit(&parked.busy, 0).await;
+        stage
+            .until("there is another set", async || {
+                let sets = stage.all::<EphemeralRunnerSet>().await;
+                sets.len() == 1 && sets[0].uid() != parked.runner_set
+            })
+            .await;
+        until_recovered(stage).await;
+        assert_eq!(listener(stage).await.uid(), parked.listener);
+        assert_eq!(events(stage, "Recovered").await.len(), 1);
         stage.assert_at_rest().await;
     });
 }

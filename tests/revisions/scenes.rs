@@ -117,12 +117,11 @@ pub async fn until_recovered(stage: &Stage) {
             stage.listener_pods().await.len() == 1
         })
         .await;
-    assert_eq!(
-        phase(stage).await,
-        Some(AutoscalingRunnerSetPhase::Pending),
-        "its listener does not run yet"
-    );
-    assert!(!is_observed(stage).await || stage.is_real());
+    stage
+        .until("it is pending: its listener does not run yet", async || {
+            phase(stage).await == Some(AutoscalingRunnerSetPhase::Pending)
+        })
+        .await;
     stage.start_listener().await;
     stage
         .until("it is settled", async || stage.is_settled().await)

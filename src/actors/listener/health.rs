@@ -3,6 +3,7 @@
 
 use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod, PodStatus};
 
+use crate::actors::last_words::presentable;
 use crate::api::constants::LISTENER_CONTAINER;
 use crate::clock::Timestamp;
 
@@ -85,7 +86,7 @@ fn is_over(status: &PodStatus) -> bool {
 fn ended(status: &PodStatus, state: Option<&ContainerState>) -> Option<Health> {
     if let Some(terminated) = state.and_then(|state| state.terminated.as_ref()) {
         let reason = terminated.reason.clone().filter(|word| !word.is_empty());
-        let said = terminated.message.as_deref().map(|text| text.trim_end());
+        let said = terminated.message.as_deref().map(presentable);
         let tail = said.filter(|text| !text.is_empty());
         let code = terminated.exit_code;
         return Some(Health::Ended {

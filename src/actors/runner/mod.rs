@@ -5,7 +5,6 @@
 //! listener's), the JIT configuration Secret and the pod. Pure.
 
 mod deletion;
-pub(in crate::actors) mod exit_message;
 mod launch;
 mod linked;
 mod machine;

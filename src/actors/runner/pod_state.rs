@@ -6,7 +6,7 @@
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Pod, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::exit_message::presentable;
+use crate::actors::last_words::presentable;
 use crate::api::constants::{EXIT_CODE_OUTDATED, RUNNER_CONTAINER};
 use crate::clock::{Timestamp, after};
 

@@ -8,7 +8,7 @@ use super::conditions::{Finding, kinds};
 use super::runner_set::{Revisions, Standing};
 use super::state::ScaleSetMachine;
 use super::step::Step;
-use crate::actors::runner::exit_message::presentable;
+use crate::actors::last_words::presentable;
 use crate::api::{AutoscalingRunnerSet, AutoscalingRunnerSetPhase as Phase};
 use crate::messages::{EventSeverity, Rejected};
 

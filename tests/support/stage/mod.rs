@@ -523,6 +523,20 @@ impl Stage {
         assert!(violations.is_empty(), "{violations:#?}");
         let several = self.actions.runners_with_several_jobs();
         assert!(several.is_empty(), "runners with several jobs: {several:?}");
+        let shown = self.objects_with(manifests::TOKEN);
+        assert!(shown.is_empty(), "a credential is shown: {shown:#?}");
+    }
+
+    /// The objects of an embedded cluster, Secrets apart, that have this in them.
+    pub fn objects_with(&self, text: &str) -> Vec<String> {
+        let api = self.cluster.as_ref().map(|cluster| &cluster.api);
+        let resources = api.map(|api| api.resources()).unwrap_or_default();
+        let others = resources.iter().filter(|one| one.kind != "Secret");
+        others
+            .flat_map(|one| self.cluster().api.list(&one.group, &one.plural, None))
+            .map(|object| object.to_string())
+            .filter(|object| object.contains(text))
+            .collect()
     }
 
     /// Everything that helps to see why a test fails.

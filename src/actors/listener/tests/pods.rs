@@ -446,3 +446,23 @@ fn an_ended_pod_needs_no_grace_and_a_running_sidecar_gets_it() {
     let grace = world.pod().unwrap().metadata.deletion_grace_period_seconds;
     assert_eq!(grace, Some(60));
 }
+
+#[test]
+fn the_last_words_of_a_listener_are_told_without_credentials() {
+    let mut world = World::running();
+    world.edit_pod(|pod| {
+        pod["status"] = json!({"phase": "Failed", "containerStatuses": [
+        container("listener", json!({"terminated": {
+            "exitCode": 1, "reason": "Error", "message": "refused:\nBearer ghs_0123456789abcdef\n",
+        }}))]});
+    });
+    world.settle();
+    let told = format!("{:?} {:?}", world.reports, world.events);
+    assert!(
+        told.contains("exit code 1: refused: Bearer [redacted]"),
+        "{told}"
+    );
+    // the object itself is not ours to change
+    let events = format!("{:?}", world.events);
+    assert!(!events.contains("ghs_"), "{events}");
+}

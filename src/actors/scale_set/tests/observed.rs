@@ -8,12 +8,14 @@ use crate::actors::listener::tests::cluster::Fault;
 use crate::api::AutoscalingRunnerSetPhase as Phase;
 use crate::messages::{ActionsErrorKind, Kind, KubeErrorKind, KubeRequest};
 
+type Change = fn(&mut World);
+
 /// A way to hinder a change.
 struct Row {
     name: &'static str,
     edit: fn(&mut Value),
-    hinder: fn(&mut World),
-    lift: fn(&mut World),
+    hinder: Change,
+    lift: Change,
 }
 
 fn new_image(ars: &mut Value) {
@@ -168,7 +170,7 @@ fn a_parked_set_is_observed_when_its_listener_is_stopped_and_nothing_is_asked_fo
     assert_eq!(world.phase(), Some(Phase::Outdated));
 
     // (what, how)
-    let table: [(&str, fn(&mut World)); 3] = [
+    let table: [(&str, Change); 3] = [
         ("the runner set cannot be put to rest", |world| {
             world.kubelet = true;
             refuse(world, "patch", Kind::EphemeralRunnerSet);
