@@ -313,7 +313,7 @@ mod tests {
                 "name": "r", "uid": format!("uid-{revision}"),
                 "annotations": {annotations::ACTIONABLE_REVISION: revision},
             },
-            "spec": {},
+            "spec": {"githubConfigUrl": "https://gh.test/o", "githubConfigSecret": "gh"},
             "status": {"phase": phase},
         });
         serde_json::from_value(value).unwrap()
