@@ -40,6 +40,35 @@ fn a_burst_of_jobs_is_done_and_the_pool_shrinks_to_its_minimum() {
     });
 }
 
+/// The listener's next poll may take 50 s. Its patch says which finished jobs it leaves out, so
+/// nobody has to wait for it.
+#[test]
+fn a_full_pool_goes_from_job_to_job_without_waiting_for_a_poll() {
+    for (seed, size) in [(21, 1), (22, 2)] {
+        play(async || {
+            let stage = Stage::whole(seed).await;
+            stage.settled_fixture(0, size).await;
+            let jobs = 5 * usize::try_from(size).unwrap();
+            stage.queue_jobs(jobs, SET, JOB);
+            let time = 5 * (JOB + Duration::from_secs(10));
+            stage
+                .within(time, "all jobs are done", async || {
+                    stage.jobs_done() == jobs
+                })
+                .await;
+            stage
+                .until("nobody is left", async || stage.runners().await.is_empty())
+                .await;
+            let made = stage.warden.count("create", "ephemeralrunners");
+            assert_eq!(
+                made, jobs,
+                "one for each job, and none for one that is done"
+            );
+            stage.assert_sound();
+        });
+    }
+}
+
 #[test]
 fn a_deleted_scale_set_leaves_nothing_behind() {
     play(async || {

@@ -1,6 +1,7 @@
 //! The listener program, through its real clients, against the embedded Actions service and
 //! the embedded API server, under virtual time.
 
+mod finished;
 mod stage;
 mod storm;
 

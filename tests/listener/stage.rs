@@ -39,7 +39,7 @@ pub struct Stage {
     pub runners: Api<EphemeralRunner>,
     pub scale_set: i64,
     pub log: Arc<Mutex<Vec<String>>>,
-    clock: Clock,
+    pub clock: Clock,
 }
 
 /// What a stage is set up with.

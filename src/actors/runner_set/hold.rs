@@ -22,15 +22,16 @@ pub(super) struct Hold {
 
 impl Hold {
     /// Follows the set to its patch. `marker` is the patch under which finished runners were
-    /// last counted. Says whether the patch is another: the listener has said something new,
-    /// even if ids have started again and runners carry this one.
+    /// last counted. Says whether the patch is certainly another than before: its number alone
+    /// does not, since the listener's begin again with the listener.
     pub fn follow(&mut self, patch: i64, marker: i64) -> bool {
         if self.patch == Some(patch) {
             return false;
         }
-        let by_a_predecessor = self.patch.is_none() && marker == patch;
-        self.places = (!by_a_predecessor).then(BTreeMap::new);
-        self.patch.replace(patch).is_some()
+        let first_look = self.patch.is_none();
+        self.places = (!first_look || marker != patch).then(BTreeMap::new);
+        self.patch = Some(patch);
+        !first_look
     }
 
     /// Holds the place of a runner. Twice is once.

@@ -68,7 +68,8 @@ pub struct RunnerSetMachine {
     pub(super) failing: Failing,
     pub(super) proxy: ProxySecret,
     pub(super) hold: Hold,
-    /// A place that is to be filled has come free since the last decision.
+    /// Since the last decision a place has come free that is to be filled, or a new patch has
+    /// come.
     pub(super) lost: bool,
     /// No decision was carried out so far: nobody knows whether a place has come free before.
     pub(super) unsure: bool,
@@ -317,6 +318,7 @@ impl RunnerSetMachine {
             self.hold = Hold::default();
             self.rejected = None;
         }
+        // a new patch is decided on even when a runner carries its number already
         self.lost |= self.hold.follow(set.spec.patch_id, cleanup_patch(set));
         self.lost |= self.books.set_counted_until(counted_until(set));
         let books = &self.books;

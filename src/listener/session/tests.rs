@@ -50,6 +50,17 @@ fn publish(replicas: i64, patch_id: i64) -> Task {
     })
 }
 
+/// As [`publish`], and it tells of finished jobs.
+fn publish_telling(replicas: i64, patch_id: i64) -> Task {
+    match publish(replicas, patch_id) {
+        Task::Publish(publication) => Task::Publish(Publication {
+            tells_of_finished: true,
+            ..publication
+        }),
+        other => other,
+    }
+}
+
 const fn poll(after: i64) -> Task {
     Task::Poll {
         after,
@@ -169,7 +180,7 @@ fn a_message_is_acquired_recorded_published_and_then_acknowledged() {
         Outcome::Recorded(vec![Ok(Recording::New), Ok(Recording::New)]),
     );
     assert_eq!(step.notes, [Note::Started(job(5)), Note::Completed(job(5))]);
-    assert_eq!(step.task, publish(4, 2));
+    assert_eq!(step.task, publish_telling(4, 2));
     let seen = tasks(
         &mut session,
         vec![Outcome::Published(Ok(())), Outcome::Acknowledged(Ok(()))],
@@ -733,4 +744,87 @@ fn listeners_that_failed_together_do_not_come_back_together() {
     for failures in 1..40 {
         assert!(spread(failures, 7) <= Duration::from_secs(30));
     }
+}
+
+// === telling of finished jobs ===
+
+fn ends(id: i64) -> Outcome {
+    message(id, vec![JobMessage::Completed(job(5))])
+}
+
+#[test]
+fn the_end_of_a_job_is_told_with_the_target_that_follows_its_record_and_once() {
+    for recording in [Recording::New, Recording::Already] {
+        let mut session = polling();
+        let seen = tasks(
+            &mut session,
+            vec![
+                ends(41),
+                Outcome::Recorded(vec![Ok(recording)]),
+                Outcome::Published(Err(failure(FailureKind::Unavailable))),
+                Outcome::Waited,
+                Outcome::Published(Ok(())),
+                Outcome::Acknowledged(Ok(())),
+                empty(),
+            ],
+        );
+        assert_eq!(seen[1], publish_telling(4, 2));
+        assert_eq!(seen[3], publish_telling(4, 2), "it was not told");
+        assert_eq!(seen[6], publish(4, 3));
+    }
+}
+
+#[test]
+fn the_end_of_a_job_that_is_not_recorded_is_not_told() {
+    let mut session = polling();
+    let skipped = Recording::Skipped("no such runner".to_owned());
+    let seen = tasks(
+        &mut session,
+        vec![ends(41), Outcome::Recorded(vec![Ok(skipped)])],
+    );
+    assert_eq!(seen[1], publish(4, 2));
+}
+
+#[test]
+fn an_end_that_is_recorded_late_is_told_with_a_patch_of_its_own() {
+    let mut session = polling();
+    let seen = tasks(
+        &mut session,
+        vec![
+            ends(41),
+            Outcome::Recorded(vec![Err(failure(FailureKind::Unavailable))]),
+            Outcome::Published(Ok(())),
+            Outcome::Waited,
+            Outcome::Recorded(vec![Ok(Recording::Already)]),
+            Outcome::Published(Ok(())),
+        ],
+    );
+    assert_eq!(seen[1], publish(4, 2));
+    assert!(is_wait(&seen[2]));
+    assert_eq!(seen[4], publish_telling(4, 3));
+    assert_eq!(seen[5], Task::Acknowledge(41));
+}
+
+/// The target then is older than the job's end, and may include it.
+#[test]
+fn an_end_that_comes_without_a_demand_is_told_when_the_demand_is_known() {
+    let mut session = polling();
+    let unknown = Outcome::Polled(
+        Ok(Polled::Message(Message {
+            id: 41,
+            statistics: None,
+            jobs: vec![JobMessage::Completed(job(5))],
+        })),
+        HELD_POLL,
+    );
+    let seen = tasks(
+        &mut session,
+        vec![unknown, Outcome::Recorded(vec![Ok(Recording::New)])],
+    );
+    assert_eq!(seen[1], publish(1, 2));
+    session.step(T0, Outcome::Published(Ok(())));
+    session.step(T0, Outcome::Acknowledged(Ok(())));
+    session.step(T0, poll_failed(FailureKind::TokenExpired));
+    let step = session.step(T0, Outcome::Refreshed(Ok(Some(assigned(2)))));
+    assert_eq!(step.task, publish_telling(3, 3));
 }

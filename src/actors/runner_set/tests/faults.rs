@@ -216,7 +216,7 @@ fn happen(world: &mut World, happening: &Happening, patch: &mut i64, revision: &
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 160, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
     /// Never more runners than the newest `replicas`, none for a job that is done, no name made
     /// twice, no pod deleted under its job, id 0 never asked about; afterwards the set gets where it is to be, rests there,

@@ -1,7 +1,9 @@
 //! What the set decides, shown on the set and its runners together.
 
 mod books;
+mod decisions;
 mod faults;
+mod finished;
 mod messages;
 mod revisions;
 mod scaling;

@@ -146,6 +146,94 @@ fn a_verdict_outlives_its_runner() {
 }
 
 #[test]
+fn the_rejected_runner_is_kept_with_its_reason_while_its_verdict_stands() {
+    let mut world = World::new();
+    world.scale(1, 1);
+    let name = world.live().remove(0);
+    world.exit(&name, 7);
+    world.scale(0, 0);
+    let writes = world.writes();
+    world.advance(3_600);
+    world.restart();
+    world.advance(3_600);
+    assert_eq!(world.writes(), writes, "at rest: {:#?}", world.log);
+    let status = world.runner(&name).unwrap().status.unwrap();
+    assert_eq!(status.reason.as_deref(), Some("RunnerVersionRejected"));
+    // a person takes it away: that corrects nothing
+    world.delete(Kind::EphemeralRunner, &name);
+    world.advance(60);
+    let writes = world.writes();
+    for _ in 0..2 {
+        world.advance(3_600);
+        world.restart();
+    }
+    world.advance(60);
+    assert_eq!(world.writes(), writes, "at rest: {:#?}", world.log);
+    assert_eq!(phase(&world), EphemeralRunnerSetPhase::Outdated);
+    world.scale(3, 9);
+    assert_eq!(world.created.len(), 1);
+}
+
+#[test]
+fn a_phase_that_a_person_wrote_is_corrected_in_both_directions() {
+    let mut world = World::new();
+    world.scale(1, 1);
+    let name = world.live().remove(0);
+    world.edit_set(&json!({ "status": { "phase": "Outdated" } }));
+    assert_eq!(phase(&world), EphemeralRunnerSetPhase::Running);
+    world.scale(2, 2);
+    assert_eq!(world.live().len(), 2, "{:#?}", world.log);
+    world.exit(&name, 7);
+    assert_eq!(phase(&world), EphemeralRunnerSetPhase::Outdated);
+    world.edit_set(&json!({ "status": { "phase": "Running" } }));
+    assert_eq!(phase(&world), EphemeralRunnerSetPhase::Outdated);
+    world.scale(5, 3);
+    assert_eq!(world.created.len(), 2, "none is made meanwhile");
+}
+
+#[test]
+fn a_phase_is_written_at_once_and_only_onto_the_copy_it_was_judged_on() {
+    let mut world = World::new();
+    world.scale(2, 1);
+    let name = world.live().remove(0);
+    world.exit(&name, 7);
+    let outdated = r#""phase":"Outdated""#;
+    let written =
+        |line: &&String| line.starts_with("patch EphemeralRunnerSet") && line.contains(outdated);
+    let line = world.log.iter().find(written).unwrap();
+    assert!(line.contains("status at "), "{line}");
+}
+
+/// A person has raised it, say. Runners made under it must not be stale from the start: a
+/// rejected spec would be tried for ever.
+#[test]
+fn an_applied_revision_above_the_wanted_one_ends_well() {
+    let mut world = World::new();
+    world.scale(2, 1);
+    world.edit_set(&json!({ "status": { "appliedActionableRevision": 50 } }));
+    let old = world.live();
+    for name in &old {
+        world.exit(name, 7);
+    }
+    world.advance(10);
+    let new = world.live();
+    assert_eq!(new.len(), 2, "stale verdicts: {:#?}", world.log);
+    assert_eq!(
+        world.annotation(&new[0], annotations::ACTIONABLE_REVISION),
+        "50"
+    );
+    world.exit(&new[0], 7);
+    world.advance(60);
+    assert_eq!(phase(&world), EphemeralRunnerSetPhase::Outdated);
+    assert_eq!(world.created.len(), 4);
+    // the scale set's next revision is above both
+    image(&mut world, "img:2", 51);
+    world.advance(10);
+    assert_eq!(phase(&world), EphemeralRunnerSetPhase::Running);
+    assert_eq!((applied(&world), world.live().len()), (51, 2));
+}
+
+#[test]
 fn a_new_revision_makes_the_verdict_stale_and_the_set_runs_again() {
     let mut world = World::new();
     world.scale(2, 1);
