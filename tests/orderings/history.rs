@@ -313,7 +313,10 @@ mod tests {
                 "name": "r", "uid": format!("uid-{revision}"),
                 "annotations": {annotations::ACTIONABLE_REVISION: revision},
             },
-            "spec": {"githubConfigUrl": "https://gh.test/o", "githubConfigSecret": "gh"},
+            "spec": {
+                "githubConfigUrl": "https://gh.test/o", "githubConfigSecret": "gh",
+                "runnerScaleSetId": 1,
+            },
             "status": {"phase": phase},
         });
         serde_json::from_value(value).unwrap()
