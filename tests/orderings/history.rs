@@ -232,10 +232,9 @@ impl Judge {
         let (phase, applied, _) = now;
         let before = self.last.replace((set.uid(), now));
         // one made anew knows nothing of its predecessor's revisions
-        let before = before
-            .filter(|(uid, _)| *uid == set.uid())
-            .map(|(_, one)| one);
-        if before.is_none() {
+        let anew = before.as_ref().is_some_and(|(uid, _)| *uid != set.uid());
+        let before = before.filter(|_| !anew).map(|(_, one)| one);
+        if anew {
             self.standing.clear();
             self.highest = None;
         }
