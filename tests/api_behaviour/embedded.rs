@@ -282,6 +282,7 @@ impl Interceptor for Script {
             delay_before: Duration::from_millis(5),
             outcome: self.creations.get(next).cloned().unwrap_or_default(),
             delay_after: Duration::from_millis(7),
+            ..RequestFate::default()
         }
     }
 
