@@ -19,6 +19,7 @@ use crate::stage::Known;
 
 /// A version of something.
 #[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant, reason = "a test has few")]
 pub enum Seen {
     ScaleSet(AutoscalingRunnerSet),
     RunnerSet(EphemeralRunnerSet),
@@ -85,17 +86,6 @@ impl History {
     }
 
     // === looking at it ===
-
-    /// How the runner set stood, one after the other.
-    pub fn standings(&self) -> Vec<Standing> {
-        let all = self.all().into_iter().filter_map(|(_, seen)| match seen {
-            Seen::RunnerSet(set) => Some(standing(&set)),
-            _ => None,
-        });
-        let mut all: Vec<Standing> = all.collect();
-        all.dedup();
-        all
-    }
 
     /// The phases of the scale set, one after the other.
     pub fn scale_set_phases(&self) -> Vec<AutoscalingRunnerSetPhase> {
@@ -242,10 +232,9 @@ impl Judge {
         let (phase, applied, _) = now;
         let before = self.last.replace((set.uid(), now));
         // one made anew knows nothing of its predecessor's revisions
-        let before = before
-            .filter(|(uid, _)| *uid == set.uid())
-            .map(|(_, one)| one);
-        if before.is_none() {
+        let anew = before.as_ref().is_some_and(|(uid, _)| *uid != set.uid());
+        let before = before.filter(|_| !anew).map(|(_, one)| one);
+        if anew {
             self.standing.clear();
             self.highest = None;
         }
@@ -289,4 +278,118 @@ fn is_verdict(runner: &EphemeralRunner) -> bool {
 pub fn revision(runner: &EphemeralRunner) -> i64 {
     let stamp = runner.annotations().get(annotations::ACTIONABLE_REVISION);
     stamp.map_or(0, |stamp| stamp.parse().unwrap())
+}
+
+/// A history that never happened, to see that the judge would have seen it.
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn history(versions: Vec<Seen>) -> History {
+        let history = History::default();
+        history.0.borrow_mut().extend((1..).zip(versions));
+        history
+    }
+
+    fn set(uid: &str, phase: &str, applied: i64) -> Seen {
+        let value = json!({
+            "apiVersion": "actions.github.com/v1alpha1", "kind": "EphemeralRunnerSet",
+            "metadata": {"name": "set", "uid": uid},
+            "spec": {"patchID": 0, "actionableRevision": 9},
+            "status": {
+                "currentReplicas": 0, "phase": phase, "appliedActionableRevision": applied,
+            },
+        });
+        Seen::RunnerSet(serde_json::from_value(value).unwrap())
+    }
+
+    fn runner(revision: &str, phase: &str) -> EphemeralRunner {
+        let value: Value = json!({
+            "apiVersion": "actions.github.com/v1alpha1", "kind": "EphemeralRunner",
+            "metadata": {
+                "name": "r", "uid": format!("uid-{revision}"),
+                "annotations": {annotations::ACTIONABLE_REVISION: revision},
+            },
+            "spec": {
+                "githubConfigUrl": "https://gh.test/o", "githubConfigSecret": "gh",
+                "runnerScaleSetId": 1,
+            },
+            "status": {"phase": phase},
+        });
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn what_must_not_be_is_seen() {
+        let rejected = |revision| Seen::Runner(runner(revision, "Outdated"));
+        let table = [
+            (
+                "nothing wrong",
+                vec![
+                    set("a", "Running", 1),
+                    rejected("1"),
+                    set("a", "Outdated", 1),
+                ],
+                0,
+            ),
+            (
+                "no verdict",
+                vec![set("a", "Running", 1), set("a", "Outdated", 1)],
+                1,
+            ),
+            (
+                "an older verdict",
+                vec![
+                    set("a", "Running", 2),
+                    rejected("1"),
+                    set("a", "Outdated", 2),
+                ],
+                1,
+            ),
+            (
+                "one that stands, and the set runs again",
+                vec![
+                    rejected("1"),
+                    set("a", "Outdated", 1),
+                    set("a", "Running", 1),
+                ],
+                1,
+            ),
+            (
+                "one that is gone with its runner",
+                vec![
+                    rejected("2"),
+                    set("a", "Outdated", 1),
+                    Seen::Gone(runner("2", "Outdated")),
+                    set("a", "Running", 2),
+                ],
+                0,
+            ),
+            (
+                "one about what is applied now",
+                vec![
+                    set("a", "Running", 1),
+                    rejected("2"),
+                    set("a", "Running", 2),
+                ],
+                1,
+            ),
+            (
+                "backwards",
+                vec![set("a", "Running", 2), set("a", "Running", 1)],
+                1,
+            ),
+            (
+                "another set",
+                vec![set("a", "Running", 2), set("b", "Running", 1)],
+                0,
+            ),
+        ];
+        for (row, versions, expected) in table {
+            let found = history(versions).violations();
+            assert_eq!(found.len(), expected, "{row}: {found:#?}");
+        }
+    }
 }

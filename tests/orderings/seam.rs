@@ -39,15 +39,6 @@ pub enum Trouble {
 }
 
 impl Trouble {
-    pub const ALL: [Self; 6] = [
-        Self::DeathBefore,
-        Self::DeathAfter,
-        Self::Reset,
-        Self::Timeout,
-        Self::Conflict,
-        Self::Error,
-    ];
-
     const fn kills(self) -> bool {
         matches!(self, Self::DeathBefore | Self::DeathAfter)
     }
@@ -105,6 +96,9 @@ pub struct Seam {
     died: Notify,
 }
 
+/// Finds fault with a write.
+type Judge = Box<dyn Fn(&RequestInfo) -> Option<String> + Send>;
+
 #[derive(Default)]
 struct State {
     /// Resource with subresource, where, for how long.
@@ -117,7 +111,7 @@ struct State {
     recorded: Option<Vec<String>>,
     planned: Option<(usize, Trouble)>,
     dead: bool,
-    watch: Option<Box<dyn Fn(&RequestInfo) -> Option<String> + Send>>,
+    watch: Option<Judge>,
     violations: Vec<String>,
 }
 
