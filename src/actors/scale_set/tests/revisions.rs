@@ -13,6 +13,10 @@ use crate::api::constants::annotations;
 use crate::messages::{Kind, KubeRequest, RunnerCounts};
 
 type Edit = fn(&mut Value);
+/// What is to be seen of it.
+type Check = fn(&World) -> bool;
+/// What the set loses.
+type Loss = fn(&mut World);
 
 /// The runner set says this of itself: phase, applied revision, wanted revision.
 fn stand(world: &mut World, phase: Value, applied: Value, wanted: Value) {
@@ -107,7 +111,7 @@ fn it_parks_only_on_a_verdict_about_the_revision_that_is_wanted() {
 
 #[test]
 fn edits_that_leave_the_runners_alone_are_passed_on_and_do_not_un_park() {
-    let rows: [(&str, Edit, fn(&World) -> bool); 6] = [
+    let rows: [(&str, Edit, Check); 6] = [
         (
             "maximum",
             |ars| ars["spec"]["maxRunners"] = json!(3),
@@ -168,7 +172,7 @@ fn edits_that_leave_the_runners_alone_are_passed_on_and_do_not_un_park() {
 
 #[test]
 fn a_parked_set_that_lacks_something_is_no_resting_state() {
-    let rows: [(&str, fn(&mut World), bool); 4] = [
+    let rows: [(&str, Loss, bool); 4] = [
         (
             "its listener's object",
             |world| {
