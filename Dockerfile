@@ -3,10 +3,12 @@
 FROM rust:1.95-bookworm AS build
 WORKDIR /source
 COPY . .
+# what the controller calls itself by at GitHub: --build-arg IMPRESARIO_COMMIT=$(git rev-parse HEAD)
+ARG IMPRESARIO_COMMIT
 # the caches stay out of the image; the binary is copied out of them
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/source/target \
-    cargo build --profile dist --locked --bin impresario \
+    IMPRESARIO_COMMIT=$IMPRESARIO_COMMIT cargo build --profile dist --locked --bin impresario \
     && mkdir /out \
     && cp target/dist/impresario /out/impresario \
     && ln -s /impresario /out/manager \
