@@ -38,6 +38,8 @@ use crate::actions::{
 };
 use crate::clock::{Clock, Timestamp, after};
 
+/// Names of what may be asked for to go wrong: the login, and the reading of a secret.
+const CALLS: [&str; 2] = ["vault_login", "vault_secret"];
 const LOGIN: &str = "https://login.microsoftonline.com";
 const RESOURCE: &str = "https://vault.azure.net";
 const API_VERSION: &str = "7.4";
@@ -101,7 +103,7 @@ impl KeyVault {
             url: url.clone(),
             login: login.unwrap_or(own),
             resource,
-            faults: Faults::default(),
+            faults: Faults::of(&CALLS),
             state: Mutex::new(State {
                 lifetime: 3599,
                 ..State::default()
@@ -222,9 +224,9 @@ impl KeyVault {
         let path = request.uri().path().to_owned();
         let is_login = path.ends_with("/oauth2/v2.0/token");
         let name = if is_login {
-            "vault_login"
+            CALLS[0]
         } else {
-            "vault_secret"
+            CALLS[1]
         };
         self.state().calls.push((name, way));
         let query = request.uri().query().unwrap_or_default().to_owned();

@@ -8,7 +8,6 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::mangling::Mangling;
-use super::routes::CALLS;
 
 /// Decides what goes wrong with a call.
 pub trait Interceptor: Send + Sync {
@@ -135,8 +134,12 @@ impl From<Refusal> for Fault {
 }
 
 /// Faults asked for in advance, by the name of the call.
-#[derive(Debug, Default)]
-pub struct Faults(Mutex<BTreeMap<&'static str, Script>>);
+#[derive(Debug)]
+pub struct Faults {
+    /// The names there are.
+    calls: &'static [&'static str],
+    scripts: Mutex<BTreeMap<&'static str, Script>>,
+}
 
 #[derive(Clone, Debug, Default)]
 struct Script {
@@ -160,6 +163,15 @@ pub struct Standing {
 }
 
 impl Faults {
+    /// Of a service with these calls.
+    #[must_use]
+    pub const fn of(calls: &'static [&'static str]) -> Self {
+        Self {
+            calls,
+            scripts: Mutex::new(BTreeMap::new()),
+        }
+    }
+
     /// The next call of this name, after those asked for already, goes wrong so.
     pub fn next(&self, call: &'static str, fault: impl Into<Fault>) {
         self.times(call, 1, fault);
@@ -222,12 +234,12 @@ impl Faults {
     }
 
     fn scripts(&self) -> MutexGuard<'_, BTreeMap<&'static str, Script>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.scripts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn script(&self, call: &'static str, change: impl FnOnce(&mut Script)) {
         // under a name that no call has it would never come to pass
-        debug_assert!(CALLS.contains(&call), "there is no call {call}");
+        debug_assert!(self.calls.contains(&call), "there is no call {call}");
         change(self.scripts().entry(call).or_default());
     }
 }
@@ -248,6 +260,7 @@ impl Interceptor for Faults {
 
 #[cfg(test)]
 mod tests {
+    use super::super::routes::CALLS;
     use super::*;
 
     fn fate(faults: &Faults, name: &'static str) -> Option<u16> {
@@ -264,7 +277,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn single_faults_come_first_then_lasting_ones_then_those_for_ever() {
-        let faults = Faults::default();
+        let faults = Faults::of(&CALLS);
         faults.always("register", Fault::refuse(500, ""));
         faults.lasting("register", Duration::from_secs(30), Fault::refuse(403, ""));
         faults.times("register", 2, Fault::refuse(401, ""));
@@ -280,7 +293,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_has_come_to_pass_stands_no_more() {
-        let faults = Faults::default();
+        let faults = Faults::of(&CALLS);
         faults.times("find_runner", 2, Outcome::Hang);
         faults.lasting("get_runner", Duration::from_secs(9), Outcome::Hang);
         let standing = |call, next, lasting: Option<u64>| Standing {

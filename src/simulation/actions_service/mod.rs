@@ -147,7 +147,7 @@ impl ActionsService {
             clock: options.clock,
             world: Mutex::new(World::new(options.seed, options.durations)),
             log: options.log,
-            faults: Faults::default(),
+            faults: Faults::of(&CALLS),
             interceptor: options.interceptor,
             changed: Notify::new(),
         }))
