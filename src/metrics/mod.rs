@@ -202,13 +202,13 @@ impl Metrics {
         let actions = RequestMetrics {
             total: d.counter(
                 "impresario_actions_requests_total",
-                "Requests to the Actions service, by HTTP status code, or `none` without an \
-                 answer.",
+                "Requests to the Actions service and to vaults, by HTTP status code, or `none` \
+                 without an answer.",
                 &["call", "code"],
             )?,
             duration: d.histogram(
                 "impresario_actions_request_duration_seconds",
-                "How long requests to the Actions service took.",
+                "How long requests to the Actions service and to vaults took.",
                 &["call"],
                 REQUEST,
             )?,

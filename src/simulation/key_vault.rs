@@ -223,11 +223,7 @@ impl KeyVault {
     async fn handle(&self, request: Request<Bytes>, way: Proxies) -> Result<Response<Bytes>, Lost> {
         let path = request.uri().path().to_owned();
         let is_login = path.ends_with("/oauth2/v2.0/token");
-        let name = if is_login {
-            CALLS[0]
-        } else {
-            CALLS[1]
-        };
+        let name = if is_login { CALLS[0] } else { CALLS[1] };
         self.state().calls.push((name, way));
         let query = request.uri().query().unwrap_or_default().to_owned();
         let call = CallInfo {

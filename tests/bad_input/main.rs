@@ -6,6 +6,8 @@
 //! in `command_line.rs`.
 
 mod applied;
+#[path = "../support/logged.rs"]
+mod logged;
 mod secrecy;
 mod sources;
 mod specs;

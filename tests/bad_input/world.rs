@@ -1,8 +1,6 @@
 //! An embedded cluster with a controller under virtual time, a scale set that is well, and
 //! everything logged kept.
 
-use std::io::{self, Write};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use impresario::api::AutoscalingRunnerSet;
@@ -14,7 +12,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Api;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
-use tracing_subscriber::fmt::MakeWriter;
+
+use crate::logged::Logged;
 
 /// A token whose base64 and URL-encoded forms differ from its plain one.
 pub const TOKEN: &str = "ghp_t0ken/of+the=test&";
@@ -26,35 +25,6 @@ pub const ILL: (&str, &str) = ("ci", "linux");
 /// How long anything may take. Mending must show within a minute; the rest is for what goes
 /// on after it.
 const PATIENCE: Duration = Duration::from_secs(120);
-
-/// Lines that were logged.
-#[derive(Clone, Default)]
-pub struct Logged(Arc<Mutex<Vec<u8>>>);
-
-impl Logged {
-    pub fn text(&self) -> String {
-        String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
-    }
-}
-
-impl Write for Logged {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl<'a> MakeWriter<'a> for Logged {
-    type Writer = Self;
-
-    fn make_writer(&'a self) -> Self {
-        self.clone()
-    }
-}
 
 /// The cluster.
 pub struct World {

@@ -2,6 +2,8 @@
 //! program is logged at all is decided once for all threads, so that tests beside this one
 //! could silence it.
 
+#[path = "../support/logged.rs"]
+mod logged;
 #[path = "../key_vault/scene.rs"]
 #[allow(dead_code, reason = "shared with other tests, which use other parts")]
 mod scene;
@@ -16,13 +18,13 @@ mod stage;
 #[allow(dead_code, reason = "shared with other tests, which use other parts")]
 mod world;
 
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use impresario::simulation::actions_service::Outcome;
 
+use logged::Logged;
 use scene::Scene;
 use stage::play;
 use world::{APPLICATION, NAME, TOKEN, value};
@@ -31,10 +33,10 @@ const ROTATED: &str = "ghp_Rotated&In/The+Vault";
 
 #[test]
 fn the_log_of_a_life_with_a_vault_shows_its_troubles_and_no_secret() {
-    let written = Written::default();
+    let logged = Logged::default();
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(tracing::Level::TRACE)
-        .with_writer(written.clone())
+        .with_writer(logged.clone())
         .finish();
     let _guard = tracing::subscriber::set_default(subscriber);
     play(async || {
@@ -63,7 +65,7 @@ fn the_log_of_a_life_with_a_vault_shows_its_troubles_and_no_secret() {
         scene.jobs(2).await;
     });
 
-    let log = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+    let log = logged.text();
     for words in [
         "ForbiddenByRbac",
         "neither text nor a number",
@@ -87,28 +89,5 @@ fn the_log_of_a_life_with_a_vault_shows_its_troubles_and_no_secret() {
                 panic!("{form} is logged: {}", &log[line..at + form.len()]);
             }
         }
-    }
-}
-
-/// A log kept in memory.
-#[derive(Clone, Default)]
-struct Written(Arc<Mutex<Vec<u8>>>);
-
-impl std::io::Write for Written {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl tracing_subscriber::fmt::MakeWriter<'_> for Written {
-    type Writer = Self;
-
-    fn make_writer(&self) -> Self {
-        self.clone()
     }
 }

@@ -1,6 +1,8 @@
 //! What the listener logs. Alone in its process: whether a line of the program is logged at
 //! all is decided once for all threads, so that tests beside this one could silence it.
 
+#[path = "../support/logged.rs"]
+mod logged;
 #[path = "../listener/stage.rs"]
 #[allow(dead_code, reason = "the stage serves another file too")]
 mod stage;
@@ -11,7 +13,7 @@ mod wire;
 mod secrets;
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -23,6 +25,7 @@ use impresario::simulation::actions_service::{JobSpec, Outcome, Refusal};
 use prometheus::TextEncoder;
 use secrecy::ExposeSecret;
 
+use logged::Logged;
 use secrets::shown;
 use stage::{Running, SCALE_SET, Stage, job_element, minutes, until};
 
@@ -32,10 +35,10 @@ const PROXY_PASSWORD: &str = "pro%y$s/w+rd";
 
 #[tokio::test(start_paused = true)]
 async fn the_log_of_a_run_shows_what_happened_and_no_secret() {
-    let written = Written::default();
+    let logged = Logged::default();
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(tracing::Level::TRACE)
-        .with_writer(written.clone())
+        .with_writer(logged.clone())
         .finish();
     let _guard = tracing::subscriber::set_default(subscriber);
 
@@ -53,7 +56,7 @@ async fn the_log_of_a_run_shows_what_happened_and_no_secret() {
     assert!(on_the_wire.len() > 12, "{}", on_the_wire.len());
     secrets.extend(on_the_wire);
 
-    let log = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+    let log = logged.text();
     for words in [
         "Bad credentials",
         "check the token",
@@ -193,27 +196,4 @@ async fn behind_a_proxy_that_is_not_there(stage: &Stage) -> String {
     let page = TextEncoder::new().encode_to_string(&families).unwrap();
     assert!(page.contains("operation=\"open_session\""), "{page}");
     page
-}
-
-/// A log kept in memory.
-#[derive(Clone, Default)]
-struct Written(Arc<Mutex<Vec<u8>>>);
-
-impl std::io::Write for Written {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl tracing_subscriber::fmt::MakeWriter<'_> for Written {
-    type Writer = Self;
-
-    fn make_writer(&self) -> Self {
-        self.clone()
-    }
 }

@@ -1,44 +1,26 @@
 //! The cluster that secrets are used in, with everything it shows kept.
 
-use std::io::{self, Write};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use impresario::clock::Clock;
 use impresario::simulation::api_server::faults::{Interceptor, Outcome, RequestFate, RequestInfo};
 use impresario::simulation::api_server::status::ApiError;
 use impresario::simulation::cluster::{Cluster, ClusterOptions, RunningController};
+use impresario::simulation::key_vault::KeyVault;
 use prometheus::{Encoder as _, Registry, TextEncoder};
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
-use tracing_subscriber::fmt::MakeWriter;
+use url::Url;
+
+use crate::logged::Logged;
+
+/// Where the embedded vault is.
+pub const VAULT: &str = "https://acme.vault.azure.net/";
 
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(900);
-
-/// Lines that were logged.
-#[derive(Clone, Default)]
-struct Logged(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Logged {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl<'a> MakeWriter<'a> for Logged {
-    type Writer = Self;
-
-    fn make_writer(&'a self) -> Self {
-        self.clone()
-    }
-}
 
 /// An API server that refuses every so manieth request, or loses its answer, in turn.
 #[derive(Default)]
@@ -81,6 +63,7 @@ impl Interceptor for Trouble {
 /// The cluster.
 pub struct World {
     pub cluster: Cluster,
+    pub vault: KeyVault,
     pub trouble: Arc<Trouble>,
     pub controller: Option<RunningController>,
     logged: Logged,
@@ -100,7 +83,9 @@ impl World {
         let guard = tracing::subscriber::set_default(subscriber);
         let clock = Clock::simulated("2026-07-08T09:10:11Z".parse().unwrap());
         let trouble = Arc::new(Trouble::default());
+        let vault = KeyVault::new(clock.clone(), &Url::parse(VAULT).unwrap());
         let options = ClusterOptions {
+            key_vault: Some(vault.clone()),
             keep_log: true,
             poll: Duration::from_secs(5),
             interceptor: trouble.clone(),
@@ -111,6 +96,7 @@ impl World {
         let controller = Some(cluster.start_controller());
         Self {
             cluster,
+            vault,
             trouble,
             controller,
             logged,
@@ -150,7 +136,7 @@ impl World {
 
     /// What helps to see why something does not come about.
     fn picture(&self) -> String {
-        let log = String::from_utf8_lossy(&self.logged.0.lock().unwrap()).into_owned();
+        let log = self.logged.text();
         std::fs::write("/tmp/full.log", &log).unwrap();
         let ours = log.lines().filter(|line| line.contains(" impresario::"));
         let ours: Vec<&str> = ours.collect();
@@ -167,7 +153,7 @@ impl World {
     /// Everything there is to see: logs, metrics, and all objects but Secrets; each with its
     /// place.
     pub fn everything(&self) -> Vec<(String, String)> {
-        let log = String::from_utf8_lossy(&self.logged.0.lock().unwrap()).into_owned();
+        let log = self.logged.text();
         let mut places = self.kept.clone();
         places.push(("the log".to_owned(), log));
         places.push(("the journal".to_owned(), self.cluster.take_log().join("\n")));

@@ -6,4 +6,6 @@ mod cluster;
 mod grep;
 #[path = "../support/keys.rs"]
 mod keys;
+#[path = "../support/logged.rs"]
+mod logged;
 mod run;

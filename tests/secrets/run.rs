@@ -1,5 +1,6 @@
-//! The run: two scale sets with secrets of every kind, and everything that can go wrong.
+//! The run: three scale sets with secrets of every kind, and everything that can go wrong.
 
+use std::path::Path;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -16,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::task::LocalSet;
 use tokio::time::sleep;
 
-use crate::cluster::World;
+use crate::cluster::{VAULT, World};
 use crate::grep::Grep;
 use crate::keys;
 
@@ -29,9 +30,20 @@ const NEXT_PASSWORD: &str = "an0ther~pass/word#=?";
 /// Used nowhere, and put everywhere, to see that it is found.
 const PLANTED: &str = "planted/secret+that=is?found";
 
-/// Namespace and name of the scale set with a token, and of the one with an App.
+/// In the vault, one after the other.
+const VAULT_TOKEN: &str = "ghp_third/in+the=vault&such";
+const NEXT_VAULT_TOKEN: &str = "ghp_fourth?in+the=vault&such";
+/// Certificate and key that open the vault.
+const APPLICATION: &str = include_str!("../key_vault/application.pem");
+const TENANT: &str = "c0ffee00-1111-2222-3333-444455556666";
+const CLIENT: &str = "0badcafe-7777-8888-9999-aaaabbbbcccc";
+
+/// Namespace and name of the scale set with a token, of the one with an App, and of the one
+/// with a vault.
 const WITH_TOKEN: (&str, &str) = ("one", "by-token");
 const WITH_APP: (&str, &str) = ("two", "by-app");
+const WITH_VAULT: (&str, &str) = ("three", "by-vault");
+const ALL: [(&str, &str); 3] = [WITH_TOKEN, WITH_APP, WITH_VAULT];
 
 const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----\nMIIBszCCAVmgAwIBAgIUQ29uc3RydWN0ZWQ=\n-----END CERTIFICATE-----\n";
 
@@ -50,6 +62,10 @@ fn app_credentials(private_key: &str) -> Value {
         "github_app_private_key": private_key,
     });
     secret(WITH_APP.0, "github", &fields)
+}
+
+fn vault_value(token: &str) -> String {
+    json!({"github_token": token}).to_string()
 }
 
 fn token_credentials(token: &str) -> Value {
@@ -84,9 +100,9 @@ fn scale_set((namespace, name): (&str, &str), url: &str) -> Value {
 }
 
 /// What the run consists of, in the order it is made.
-fn manifests() -> Vec<Value> {
+fn manifests(certificate: &Path) -> Vec<Value> {
     let mut objects = Vec::new();
-    for set in [WITH_TOKEN, WITH_APP] {
+    for set in ALL {
         let namespace =
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": set.0}});
         let authority = json!({
@@ -99,8 +115,14 @@ fn manifests() -> Vec<Value> {
     objects.extend([token_credentials(TOKEN), app_credentials(keys::PRIVATE)]);
     objects.push(scale_set(WITH_TOKEN, "https://ghes.corp/acme/widgets"));
     objects.push(scale_set(WITH_APP, "https://github.com/umbrella"));
-    // a scale set that looks its credentials up in a vault belongs here as well, once the
-    // embedded cluster has one
+    let mut by_vault = scale_set(WITH_VAULT, "https://github.com/hat/felt");
+    let access = json!({
+        "url": VAULT, "tenantId": TENANT, "clientId": CLIENT, "certificatePath": certificate,
+    });
+    by_vault["spec"]["vaultConfig"] = json!({
+        "type": "azure_key_vault", "azureKeyVault": access, "proxy": by_vault["spec"]["proxy"],
+    });
+    objects.push(by_vault);
     objects
 }
 
@@ -148,14 +170,14 @@ fn is_settled(cluster: &Cluster, (namespace, name): (&str, &str)) -> bool {
 }
 
 async fn until_settled(world: &World) {
-    for set in [WITH_TOKEN, WITH_APP] {
+    for set in ALL {
         world.until(set.1, |cluster| is_settled(cluster, set)).await;
     }
 }
 
 /// Both scale sets do jobs.
 async fn do_jobs(world: &World) {
-    for (_, name) in [WITH_TOKEN, WITH_APP] {
+    for (_, name) in ALL {
         for _ in 0..2 {
             let job = JobSpec::on(name).lasting(Duration::from_secs(5));
             world.cluster.actions.queue_job(job);
@@ -191,9 +213,15 @@ async fn suffer_the_service(world: &mut World) {
                 .faults()
                 .lasting(call, time, fault.clone());
         }
+        // the tenant of the vault and the vault itself suffer likewise
+        for call in ["vault_login", "vault_secret"] {
+            let time = Duration::from_secs(20);
+            world.vault.faults().lasting(call, time, fault.clone());
+        }
+        world.vault.revoke_tokens();
         world.cluster.actions.expire_tenant_tokens();
         world.cluster.actions.expire_queue_tokens();
-        for (_, name) in [WITH_TOKEN, WITH_APP] {
+        for (_, name) in ALL {
             let job = JobSpec::on(name).lasting(Duration::from_secs(5));
             world.cluster.actions.queue_job(job);
         }
@@ -201,6 +229,7 @@ async fn suffer_the_service(world: &mut World) {
         world.look();
     }
     world.cluster.actions.faults().clear_all();
+    world.vault.faults().clear_all();
     world.cluster.actions.drop_sessions();
     until_settled(world).await;
     do_jobs(world).await;
@@ -230,7 +259,14 @@ async fn suffer_credentials(world: &mut World) {
     let half = &keys::PRIVATE[..keys::PRIVATE.len() / 2];
     for key in [&one_line, half, &keys::PRIVATE.replace('\n', " ")] {
         replace(world, app_credentials(key)).await;
-        world.cluster.actions.accept_only([NEXT_TOKEN]);
+        // the vault holds half a secret now
+        world
+            .vault
+            .put("github", &vault_value(NEXT_VAULT_TOKEN)[..24]);
+        world
+            .cluster
+            .actions
+            .accept_only([NEXT_TOKEN, NEXT_VAULT_TOKEN]);
         sleep(Duration::from_secs(90)).await;
         world.look();
     }
@@ -245,6 +281,7 @@ async fn suffer_credentials(world: &mut World) {
     world.apply(app_credentials(keys::PRIVATE)).await;
     world.apply(proxy_login(WITH_APP, NEXT_PASSWORD)).await;
     replace(world, token_credentials(NEXT_TOKEN)).await;
+    world.vault.put("github", &vault_value(NEXT_VAULT_TOKEN));
     sleep(Duration::from_secs(120)).await;
     until_settled(world).await;
     do_jobs(world).await;
@@ -256,7 +293,7 @@ async fn depart(world: &mut World) {
         let echo = NamedFault::Echo.at(world.cluster.clock.now());
         world.cluster.actions.faults().times(call, 3, echo);
     }
-    for (namespace, name) in [WITH_TOKEN, WITH_APP] {
+    for (namespace, name) in ALL {
         let api = Api::<AutoscalingRunnerSet>::namespaced(world.cluster.api.client(), namespace);
         api.delete(name, &DeleteParams::default()).await.unwrap();
     }
@@ -307,13 +344,20 @@ fn secrets(world: &World) -> Vec<(String, String)> {
     let mut secrets = vec![
         named("the token", TOKEN),
         named("the next token", NEXT_TOKEN),
+        named("the token in the vault", VAULT_TOKEN),
+        named("the next token in the vault", NEXT_VAULT_TOKEN),
         named("the proxy's password", PASSWORD),
         named("the proxy's next password", NEXT_PASSWORD),
         named("the proxy's login", &format!("{USER}:{PASSWORD}")),
     ];
-    let lines = keys::PRIVATE.lines();
-    let lines = lines.filter(|line| !line.starts_with("-----") && line.len() > 16);
-    secrets.extend(lines.map(|line| named("a line of the App's key", line)));
+    let key_to_vault = APPLICATION.split_once("PRIVATE KEY-----").unwrap().1;
+    for (whose, key) in [("App", keys::PRIVATE), ("vault", key_to_vault)] {
+        let lines = key.lines().filter(|line| line.len() > 16);
+        let lines = lines.take_while(|line| !line.starts_with("-----END"));
+        let lines = lines.filter(|line| !line.starts_with("-----"));
+        let name = format!("a line of the key to the {whose}");
+        secrets.extend(lines.map(|line| named(&name, line)));
+    }
     let issued = world.cluster.actions.secrets();
     secrets.extend(
         issued
@@ -347,7 +391,7 @@ fn assert_all_kinds(world: &World) {
             .decode(secret)
             .is_ok_and(|json| json.starts_with(b"{\"agentId\""))
     });
-    for token in [TOKEN, NEXT_TOKEN] {
+    for token in [TOKEN, NEXT_TOKEN, VAULT_TOKEN, NEXT_VAULT_TOKEN] {
         some("use of the token", &|secret| secret == token);
     }
 }
@@ -364,8 +408,15 @@ fn what_is_secret_stands_nowhere_but_in_secrets() {
         plant(&world).await;
         let app = App::new("4711", 36).signing_for(keys::PUBLIC).unwrap();
         world.cluster.actions.add_app(app);
-        world.cluster.actions.accept_only([TOKEN, NEXT_TOKEN]);
-        for object in manifests() {
+        let tokens = [TOKEN, NEXT_TOKEN, VAULT_TOKEN, NEXT_VAULT_TOKEN];
+        world.cluster.actions.accept_only(tokens);
+        let folder = tempfile::tempdir().unwrap();
+        let certificate = folder.path().join("application.pem");
+        std::fs::write(&certificate, APPLICATION).unwrap();
+        let pem = APPLICATION.as_bytes();
+        world.vault.register(TENANT, CLIENT, pem).unwrap();
+        world.vault.put("github", &vault_value(VAULT_TOKEN));
+        for object in manifests(&certificate) {
             world.apply(object).await;
         }
         until_settled(&world).await;

@@ -24,7 +24,7 @@ pub(super) const JOB_MESSAGES: Declared = (
 );
 pub(super) const REQUESTS: Declared = (
     "impresario_listener_actions_request_duration_seconds",
-    "Time of requests to the Actions service, each retry for itself, by call and status.",
+    "Time of requests to the Actions service and the vault, each retry for itself, by call and status.",
     &["call", "outcome"],
 );
 
