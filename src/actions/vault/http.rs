@@ -16,6 +16,8 @@ use crate::clock::Clock;
 /// How long a request may take to be answered. Calls of GitHub wait for it, so it is shorter
 /// than theirs.
 const DEADLINE: Duration = Duration::from_secs(20);
+/// How often a request is sent at most; fewer times than theirs, for the same reason.
+const TRIES: u32 = 4;
 
 /// Sends requests.
 pub(super) struct Http {
@@ -46,7 +48,7 @@ impl Http {
             };
             failures += 1;
             let too_long = asked.is_some_and(|wait| wait > retry::LONGEST_WAIT);
-            if !again || too_long || failures > retry::RETRIES {
+            if !again || too_long || failures >= TRIES {
                 return Err(VaultError::Unavailable {
                     whom: whom.to_owned(),
                     problem,
