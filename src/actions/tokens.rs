@@ -308,7 +308,7 @@ fn rest(failures: u32) -> Duration {
 }
 
 fn tenant(registration: Registration, now: Timestamp) -> Option<TenantToken> {
-    let mut url = Url::parse(&registration.url).ok()?;
+    let mut url = Url::parse(&registration.url).ok().filter(wire::is_http)?;
     url.set_query(None);
     url.set_fragment(None);
     url.path_segments_mut().ok()?.pop_if_empty().push("");

@@ -1,11 +1,12 @@
 //! The service's JSON, and how it becomes the terms of [`crate::messages`].
 
 use bytes::Bytes;
-use http::Response;
+use http::{HeaderValue, Response};
 use secrecy::SecretString;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
+use url::Url;
 
 use super::error::{Error, ErrorKind, without_bom};
 use super::session::{Session, Statistics};
@@ -145,6 +146,7 @@ pub(super) struct WireSession {
     session_id: String,
     #[serde(default, deserialize_with = "null_is_default")]
     owner_name: String,
+    #[serde(deserialize_with = "url")]
     message_queue_url: String,
     #[serde(deserialize_with = "secret")]
     message_queue_access_token: SecretString,
@@ -175,8 +177,27 @@ pub(super) fn scale_set_body(name: &str, group_id: i64, labels: &[String]) -> Va
     })
 }
 
+/// Something that authorizes requests. What no header can carry is a fault of this one answer,
+/// and not of the credentials, as it would be taken for when it is used.
 fn secret<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SecretString, D::Error> {
-    String::deserialize(deserializer).map(SecretString::from)
+    let text = String::deserialize(deserializer)?;
+    match HeaderValue::from_str(&text) {
+        Ok(_) => Ok(text.into()),
+        Err(_) => Err(D::Error::custom("no header can carry it")),
+    }
+}
+
+fn url<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    match Url::parse(&text) {
+        Ok(url) if is_http(&url) => Ok(text),
+        _ => Err(D::Error::custom("it is no URL of a service")),
+    }
+}
+
+/// Whether a request can be sent to it.
+pub(super) fn is_http(url: &Url) -> bool {
+    matches!(url.scheme(), "http" | "https")
 }
 
 fn null_is_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>

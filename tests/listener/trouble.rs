@@ -143,3 +143,41 @@ async fn a_service_that_is_out_of_order_in_any_way_does_not_make_it_look_dead() 
         listener.terminate().await.unwrap();
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_session_or_a_token_that_no_request_can_carry_is_one_bad_reply_and_no_end() {
+    type Bend = fn(&mut serde_json::Value);
+    let bends: [(&str, &'static str, Bend); 6] = [
+        ("queue token, opened", "sessions", |value| {
+            value["messageQueueAccessToken"] = "two\nlines".into();
+        }),
+        ("queue URL, opened", "sessions", |value| {
+            value["messageQueueUrl"] = "ftp://queue.example/7".into();
+        }),
+        ("no queue URL, opened", "sessions", |value| {
+            value["messageQueueUrl"] = "".into();
+        }),
+        ("registration token", "registration-token", |value| {
+            value["token"] = "two\nlines".into();
+        }),
+        ("tenant token", "runner-registration", |value| {
+            value["token"] = "two\nlines".into();
+        }),
+        ("tenant URL", "runner-registration", |value| {
+            value["url"] = "ftp://tenant.example/".into();
+        }),
+    ];
+    for (what, path, bend) in bends {
+        let stage = Stage::new().await;
+        stage.wire.bend_next(path, bend);
+        let listener = stage.listen("listener-a", 0, 10);
+        minutes(6).await;
+        if listener.task.is_finished() {
+            let ended = listener.task.await.unwrap();
+            panic!("{what}: the listener has ended: {ended:?}");
+        }
+        stage.service.queue_job(JobSpec::on(SCALE_SET));
+        until("it listens", || stage.target().0 == 1).await;
+        listener.terminate().await.unwrap();
+    }
+}
