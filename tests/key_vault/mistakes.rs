@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use impresario::actions::{CredentialSource as _, KeyVault, SourceErrorKind, TransportOptions};
 use impresario::api::AzureKeyVaultConfig;
-use impresario::simulation::actions_service::Outcome;
+use impresario::simulation::actions_service::{Outcome, Refusal};
 
 use crate::world::{ANOTHER, APPLICATION, CLIENT, ELLIPTIC, NAME, World, value};
 
@@ -214,12 +214,24 @@ async fn settings_are_judged_before_anything_is_sent() {
 #[tokio::test(start_paused = true)]
 async fn an_error_shows_neither_token_nor_assertion() {
     let world = World::new();
-    // a login that repeats what it was sent
     world.vault.put(NAME, &value("ghp_S3cret"));
     let client = world.client();
     client.fields(NAME).await.unwrap();
     let shown = format!("{client:?}");
     assert!(!shown.contains("akv-"), "{shown}");
+    // a vault that repeats what it was sent
+    let token = "akv-0001";
+    for said in [
+        format!("{token} is no good"),
+        STANDARD.encode(token),
+        "akv%2D0001".to_owned(),
+    ] {
+        let refusal = Refusal::new(403, "Forbidden", said);
+        world.vault.faults().next("vault_secret", refusal);
+        let error = client.fields(NAME).await.unwrap_err();
+        assert!(error.message.contains("[redacted]"), "{error}");
+        assert!(!error.message.contains(token), "{error}");
+    }
     world.vault.close(true);
     let error = client.fields(NAME).await.unwrap_err();
     let private = section(APPLICATION, "PRIVATE KEY");

@@ -125,7 +125,7 @@ impl KeyVault {
         let token = self.token(name, None).await?;
         let response = self.get(name, token.as_deref()).await?;
         if response.status() != StatusCode::UNAUTHORIZED {
-            return self.read(name, &response);
+            return self.read(name, &response, token.as_deref());
         }
         // The token was taken back before its time, or the vault has moved to another tenant.
         let rejected = Rejected {
@@ -134,7 +134,7 @@ impl KeyVault {
         };
         let token = self.token(name, Some(rejected)).await?;
         let response = self.get(name, token.as_deref()).await?;
-        self.read(name, &response)
+        self.read(name, &response, token.as_deref())
     }
 
     /// The access token, a new one when there is none, it is about to expire or it was
@@ -234,13 +234,19 @@ impl KeyVault {
         values.filter_map(|value| value.to_str().ok())
     }
 
-    fn read(&self, name: &str, response: &Response<Bytes>) -> Result<SecretString, VaultError> {
+    fn read(
+        &self,
+        name: &str,
+        response: &Response<Bytes>,
+        token: Option<&AccessToken>,
+    ) -> Result<SecretString, VaultError> {
         let status = response.status();
         if status.is_success() {
             return value::of_answer(response.body())
                 .map_err(|problem| self.unusable(name, problem));
         }
-        let message = value::error_of(response.body());
+        let sent = token.map_or("", |token| token.bearer.expose_secret());
+        let message = value::error_of(response.body(), sent);
         Err(match status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => VaultError::Forbidden {
                 vault: self.name(),

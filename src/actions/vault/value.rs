@@ -19,8 +19,9 @@ pub(super) fn of_answer(body: &[u8]) -> Result<SecretString, &'static str> {
     }
 }
 
-/// What the vault says about a refusal, in one line.
-pub(super) fn error_of(body: &[u8]) -> String {
+/// What the vault says about a refusal, in one line. `secret` is what the request was authorized
+/// with: should the vault repeat it, it is left out.
+pub(super) fn error_of(body: &[u8], secret: &str) -> String {
     let answer: Value = serde_json::from_slice(body).unwrap_or_default();
     let text = |pointer: &str| answer.pointer(pointer).and_then(Value::as_str);
     let code = text("/error/innererror/code").or_else(|| text("/error/code"));
@@ -29,7 +30,7 @@ pub(super) fn error_of(body: &[u8]) -> String {
         (Some(only), None) | (None, Some(only)) => only.to_owned(),
         (None, None) => "it does not say why".to_owned(),
     };
-    presentable(&line, "")
+    presentable(&line, secret)
 }
 
 /// The fields of a secret whose value is a JSON object.
@@ -109,9 +110,9 @@ mod tests {
         let body = br#"{"error":{"code":"Forbidden","message":"Caller is not authorized.\r\nx",
             "innererror":{"code":"ForbiddenByPolicy"}}}"#;
         assert_eq!(
-            error_of(body),
+            error_of(body, ""),
             "ForbiddenByPolicy: Caller is not authorized. x"
         );
-        assert_eq!(error_of(b"<html>"), "it does not say why");
+        assert_eq!(error_of(b"<html>", ""), "it does not say why");
     }
 }
