@@ -35,6 +35,8 @@ pub const TOKEN: &str = "ghp_of-the-stage";
 pub const NAMESPACE: &str = "ci";
 pub const RUNNER_SET: &str = "linux-set";
 pub const SCALE_SET: &str = "linux";
+/// When it begins.
+pub const START: &str = "2026-03-04T05:06:07Z";
 
 /// Everything around the listener.
 pub struct Stage {
@@ -72,7 +74,7 @@ impl Stage {
     }
 
     pub async fn with(setting: Setting) -> Self {
-        let clock = Clock::simulated("2026-03-04T05:06:07Z".parse().unwrap());
+        let clock = Clock::simulated(START.parse().unwrap());
         let log = Arc::new(Mutex::new(Vec::new()));
         let lines = Arc::clone(&log);
         let service = ActionsService::new(actions_service::Options {

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use impresario::clock::Clock;
 use impresario::simulation::actions_service::{
     CallInfo, Fault, Interceptor as ServiceInterceptor, JobSpec, JobState, Outcome, Refusal,
 };
@@ -21,7 +22,7 @@ use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use crate::stage::{Running, SCALE_SET, Setting, Stage, minutes, until};
+use crate::stage::{Running, SCALE_SET, START, Setting, Stage, minutes, until};
 
 const JOBS: usize = 12;
 /// Of the runs by default; `STORM_SEEDS=1..500` asks for others.
@@ -33,6 +34,9 @@ struct Storm {
     /// So many calls and requests go well beside one of each fault.
     calm: u32,
     rng: Mutex<StdRng>,
+    /// The sessions, in the order in which the listener used them.
+    used: Mutex<Vec<String>>,
+    clock: Clock,
 }
 
 impl Storm {
@@ -42,7 +46,32 @@ impl Storm {
             // from one in which hardly anything gets through to one that hides its faults well
             calm: [10, 40, 120][usize::try_from(seed % 3).unwrap()],
             rng: Mutex::new(StdRng::seed_from_u64(seed)),
+            used: Mutex::default(),
+            clock: Clock::simulated(START.parse().unwrap()),
         })
+    }
+
+    /// Takes note of which session a call is about.
+    fn saw(&self, call: &CallInfo<'_>) {
+        let parts = call.path.split('/');
+        let mut parts = parts.skip_while(|part| !["queue", "sessions"].contains(part));
+        let mut used = self.used.lock().unwrap();
+        if let Some(id) = parts.nth(1)
+            && used.last().is_none_or(|last| last != id)
+        {
+            used.push(id.to_owned());
+        }
+    }
+
+    /// No session was used any more once there was another.
+    fn assert_one_session_at_a_time(&self) {
+        let used = self.used.lock().unwrap();
+        let mut each = used.clone();
+        each.sort();
+        each.dedup();
+        println!("{} sessions", used.len());
+        assert!(!used.is_empty());
+        assert_eq!(each.len(), used.len(), "{used:?}");
     }
 
     /// A number below the limit; the limit itself, which stands for nothing, when it is off.
@@ -56,11 +85,12 @@ impl Storm {
 }
 
 /// Calls that the listener makes: the rest of the stage is not in the storm.
-const LISTENER_CALLS: [&str; 7] = [
+const LISTENER_CALLS: [&str; 8] = [
     "create_registration_token",
     "register",
     "open_session",
     "refresh_session",
+    "delete_session",
     "get_message",
     "delete_message",
     "acquire_jobs",
@@ -68,6 +98,7 @@ const LISTENER_CALLS: [&str; 7] = [
 
 impl ServiceInterceptor for Storm {
     fn intercept(&self, call: &CallInfo<'_>) -> Option<Fault> {
+        self.saw(call);
         if !LISTENER_CALLS.contains(&call.name) || !self.on.load(Ordering::Relaxed) {
             return None;
         }
@@ -75,7 +106,14 @@ impl ServiceInterceptor for Storm {
         let named = |status, name| Outcome::Refuse(Refusal::new(status, name, "the storm"));
         let refusal = |status| named(status, "");
         let body = |body: &'static [u8]| Outcome::Replace(200, Bytes::from_static(body));
-        let outcome = match self.draw(20 + self.calm) {
+        let limited = || {
+            let refusal = Refusal::new(403, "", "API rate limit exceeded.");
+            let reset = (self.clock.now().as_second() + 20).to_string();
+            refusal
+                .header("x-ratelimit-remaining", "0")
+                .header("x-ratelimit-reset", reset)
+        };
+        let outcome = match self.draw(25 + self.calm) {
             0 => refusal(401),
             1 => refusal(403),
             2 => named(404, "RunnerScaleSetSessionNotFoundException"),
@@ -96,6 +134,11 @@ impl ServiceInterceptor for Storm {
             17 => body(b"{\"messageId\": "),
             18 => body(b"null"),
             19 => Outcome::Replace(202, Bytes::new()),
+            20 => named(404, "RunnerScaleSetNotFoundException"),
+            21 => Outcome::Refuse(limited()),
+            22 => Outcome::Refuse(Refusal::new(502, "", "<html>bad gateway</html>")),
+            23 => Outcome::Reset,
+            24 => Outcome::Echo,
             _ => Outcome::Answer,
         };
         // an acknowledgement or an acquisition that is answered without having happened is
@@ -298,6 +341,7 @@ async fn a_storm_of_every_fault_loses_no_message_and_counts_none_twice() {
         assert!(!listener.task.is_finished());
         weather.assert_nothing_lost().await;
         weather.assert_nothing_written_twice();
+        weather.storm.assert_one_session_at_a_time();
         // a record whose answer was lost is counted when it is seen to stand
         let all = JOBS as f64;
         let counted = |name: &str| (listener.metric(name, "") - all).abs() < f64::EPSILON;
@@ -329,6 +373,7 @@ async fn a_listener_that_is_killed_again_and_again_in_a_storm_loses_no_message()
         tokio::join!(weather.pass(), killing);
         weather.assert_nothing_lost().await;
         weather.assert_nothing_written_twice();
+        weather.storm.assert_one_session_at_a_time();
         let listener = listener.into_inner().unwrap().unwrap();
         ended_well(stage, listener).await;
     }

@@ -137,7 +137,6 @@ impl World {
     /// What helps to see why something does not come about.
     fn picture(&self) -> String {
         let log = self.logged.text();
-        std::fs::write("/tmp/full.log", &log).unwrap();
         let ours = log.lines().filter(|line| line.contains(" impresario::"));
         let ours: Vec<&str> = ours.collect();
         let last = &ours[ours.len().saturating_sub(60)..];
