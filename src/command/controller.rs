@@ -165,7 +165,8 @@ impl Environment {
             namespace: get(env::CONTROLLER_NAMESPACE),
             entrypoint: get(env::LISTENER_ENTRYPOINT),
             hostname: get("HOSTNAME"),
-            force_ghes: get(env::FORCE_GHES).is_some(),
+            // set to nothing is set
+            force_ghes: std::env::var_os(env::FORCE_GHES).is_some(),
             proxies: Proxies::from_environment(get).context("proxy environment variables")?,
         })
     }
@@ -203,6 +204,7 @@ fn settings(args: &Args, environment: &Environment) -> anyhow::Result<Controller
         excluded_label_prefixes: args.exclude_label_propagation_prefix.clone(),
         sync_period: args.sync_period.max(Duration::from_secs(1)),
         force_delete_lost_pods_after: args.force_delete_lost_pods_after,
+        force_ghes: environment.force_ghes,
         ..ControllerSettings::default()
     })
 }

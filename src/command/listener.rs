@@ -41,7 +41,8 @@ impl Environment {
         Ok(Self {
             config_path: text(env::LISTENER_CONFIG_PATH).map(PathBuf::from),
             hostname: text("HOSTNAME"),
-            force_ghes: text(env::FORCE_GHES).is_some(),
+            // set to nothing is set
+            force_ghes: std::env::var_os(env::FORCE_GHES).is_some(),
             proxies: Proxies::from_environment(text).context("proxy environment variables")?,
         })
     }

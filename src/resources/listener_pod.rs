@@ -81,6 +81,14 @@ fn listener_container(
         value: Some(format!("{CONFIG_DIRECTORY}/{}", keys::LISTENER_CONFIG)),
         value_from: None,
     }];
+    if settings.force_ghes {
+        // both have to mean the same server
+        variables.push(EnvVar {
+            name: env::FORCE_GHES.to_owned(),
+            value: Some("true".to_owned()),
+            value_from: None,
+        });
+    }
     variables.extend(proxy_env(
         al.spec.proxy.as_ref(),
         &listener_proxy_secret_name(name),
@@ -120,6 +128,22 @@ mod tests {
         let mut al = listener();
         al.spec.template = None;
         al
+    }
+
+    #[test]
+    fn the_listener_takes_hosts_for_what_the_controller_takes_them_for() {
+        for force_ghes in [false, true] {
+            let settings = ControllerSettings {
+                force_ghes,
+                ..settings()
+            };
+            let spec = listener_pod(&plain(), None, &settings).spec.unwrap();
+            let variables = spec.containers[0].env.clone().unwrap();
+            let told = variables
+                .iter()
+                .any(|variable| variable.name == "GITHUB_ACTIONS_FORCE_GHES");
+            assert_eq!(told, force_ghes);
+        }
     }
 
     #[test]

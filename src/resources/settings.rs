@@ -30,6 +30,8 @@ pub struct ControllerSettings {
     pub sync_period: Duration,
     /// After how long a pod that hangs in deletion on a lost node is removed with grace 0.
     pub force_delete_lost_pods_after: Option<Duration>,
+    /// Every host is treated as a GitHub Enterprise Server, by the listeners as well.
+    pub force_ghes: bool,
 }
 
 impl ControllerSettings {
@@ -66,6 +68,7 @@ impl Default for ControllerSettings {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             sync_period: Duration::from_secs(60),
             force_delete_lost_pods_after: None,
+            force_ghes: false,
         }
     }
 }

@@ -113,16 +113,15 @@ impl VaultError {
 impl From<VaultError> for SourceError {
     fn from(error: VaultError) -> Self {
         let kind = match &error {
-            VaultError::Setting { .. }
-            | VaultError::Certificate { .. }
-            | VaultError::Challenge { .. } => SourceErrorKind::Config,
+            VaultError::Setting { .. } | VaultError::Certificate { .. } => SourceErrorKind::Config,
             VaultError::LoginRefused { .. } | VaultError::Forbidden { .. } => {
                 SourceErrorKind::Refused
             }
             VaultError::Missing { .. } | VaultError::Value { .. } => SourceErrorKind::Unusable,
-            VaultError::Unexpected { .. } | VaultError::Unavailable { .. } => {
-                SourceErrorKind::Unavailable
-            }
+            // one odd answer is no reason to give up
+            VaultError::Challenge { .. }
+            | VaultError::Unexpected { .. }
+            | VaultError::Unavailable { .. } => SourceErrorKind::Unavailable,
         };
         let retry_after = match &error {
             VaultError::Unavailable { retry_after, .. } => *retry_after,
