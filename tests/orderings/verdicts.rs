@@ -170,6 +170,30 @@ fn before_the_runner_set_has_seen_it_a_published_fix_stands() {
     });
 }
 
+/// The fix is there when the verdict is told, and the scale set has not heard of it.
+#[test]
+fn before_the_scale_set_has_seen_the_fix_a_verdict_does_not_discard_it() {
+    play(async || {
+        let world = World::by_hand().await;
+        let names = world.one_busy_of(3).await;
+        world.seam.slow_down("autoscalingrunnersets", HELD);
+        world.fix("img:2").await;
+        world.stage.exit(&names[0], 7).await;
+        world.until_applied(2).await;
+        world.seam.let_go();
+        world.until_running().await;
+        // the listener asks again, as it does when it starts
+        world.stage.ersset(3, 1).await;
+        world.until_fleet(&[2, 2, 2]).await;
+
+        let verdict = world.history.verdict_of(&names[0]);
+        assert!(verdict < world.history.wanted(2));
+        assert!(world.history.condemned().unwrap() < world.history.wanted(2));
+        world.until_running().await;
+        world.assert_sound().await;
+    });
+}
+
 #[test]
 fn a_verdict_and_a_fix_while_no_controller_runs_end_in_the_fix() {
     play(async || {
