@@ -35,14 +35,14 @@ pub struct Publication {
 }
 
 impl Publication {
-    /// The merge patch. `finished` is when the last of the jobs was recorded as finished that
-    /// are to be told of.
+    /// The merge patch. `until` is when the last of the jobs was recorded as finished that are
+    /// left out, when the set is to say so.
     #[must_use]
-    pub fn body(self, finished: Option<Timestamp>) -> Value {
+    pub fn body(self, until: Option<Timestamp>) -> Value {
         let Patch { replicas, patch_id } = self.patch;
         let mut body = json!({"spec": {"replicas": replicas, "patchID": patch_id}});
-        if let Some(finished) = finished.filter(|_| self.tells_of_finished) {
-            let until = json!(MicroTime(finished));
+        if let Some(until) = until {
+            let until = json!(MicroTime(until));
             body["metadata"] = json!({"annotations": {annotations::JOBS_COUNTED_UNTIL: until}});
         }
         body
@@ -272,7 +272,8 @@ mod tests {
     fn next_body(scaler: &mut Scaler) -> Value {
         let finished = "2026-01-02T03:04:05.000007Z".parse().ok();
         let publication = scaler.decide();
-        let body = scaler.complete(publication).body(finished);
+        let sent = scaler.complete(publication);
+        let body = sent.body(finished.filter(|_| sent.tells_of_finished));
         scaler.published(publication.patch, true);
         body
     }
