@@ -10,9 +10,7 @@ use tokio::time::sleep;
 use impresario::api::constants::annotations;
 use impresario::clock::Timestamp;
 use impresario::simulation::actions_service::JobSpec;
-use impresario::simulation::api_server::faults::{
-    Interceptor, Outcome, RequestFate, RequestInfo,
-};
+use impresario::simulation::api_server::faults::{Interceptor, Outcome, RequestFate, RequestInfo};
 use impresario::simulation::api_server::http::Verb;
 use impresario::simulation::api_server::status::ApiError;
 
@@ -122,8 +120,8 @@ struct Unreadable;
 
 impl Interceptor for Unreadable {
     fn request(&self, request: &RequestInfo) -> RequestFate {
-        let reads = request.verb == Some(Verb::Get)
-            && request.resource.starts_with("ephemeralrunnersets");
+        let reads =
+            request.verb == Some(Verb::Get) && request.resource.starts_with("ephemeralrunnersets");
         RequestFate {
             outcome: if reads {
                 Outcome::Refused(ApiError::new(403, "Forbidden", "no rule allows it"))
