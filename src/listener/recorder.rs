@@ -47,9 +47,19 @@ pub(super) struct Recorder {
 struct Stamps {
     clock: Clock,
     last: Arc<AtomicI64>,
+    /// Jobs recorded as finished up to then are left out of the target.
+    told: Arc<AtomicI64>,
 }
 
 impl Stamps {
+    fn new(clock: Clock) -> Self {
+        Self {
+            clock,
+            last: Arc::new(AtomicI64::new(i64::MIN)),
+            told: Arc::new(AtomicI64::new(i64::MIN)),
+        }
+    }
+
     fn next(&self) -> Timestamp {
         let now = self.clock.now().as_microsecond();
         let later = |last: i64| now.max(last.saturating_add(1));
@@ -70,9 +80,24 @@ impl Stamps {
         self.last.fetch_max(up, Ordering::Relaxed);
     }
 
-    /// The latest of all that are known.
-    fn last(&self) -> Option<Timestamp> {
-        Timestamp::from_microsecond(self.last.load(Ordering::Relaxed)).ok()
+    /// Whether [`Self::tell`] was asked before.
+    fn has_told(&self) -> bool {
+        self.told.load(Ordering::Relaxed) != i64::MIN
+    }
+
+    /// Up to when finished jobs are left out of the target: `all` that are recorded, or those
+    /// up to the time told before. That begins with what a predecessor has told, or else with
+    /// now: the first target is computed when a session begins, and so without all jobs of
+    /// whose ends an earlier session has heard.
+    fn tell(&self, all: bool) -> Timestamp {
+        if self.last.load(Ordering::Relaxed) == i64::MIN {
+            self.next();
+        }
+        if all || !self.has_told() {
+            let last = self.last.load(Ordering::Relaxed);
+            self.told.store(last, Ordering::Relaxed);
+        }
+        Timestamp::from_microsecond(self.told.load(Ordering::Relaxed)).unwrap_or(Timestamp::MAX)
     }
 }
 
@@ -83,33 +108,53 @@ impl Recorder {
             sets: Api::namespaced(client.clone(), namespace),
             runners: Api::namespaced(client.clone(), namespace),
             set: set.to_owned(),
-            stamps: Stamps {
-                clock,
-                last: Arc::new(AtomicI64::new(i64::MIN)),
-            },
+            stamps: Stamps::new(clock),
         }
     }
 
     /// Publishes the target. One that should stand there already is read first, and written
     /// only if it does not.
+    ///
+    /// From the first one on the set says up to when finished jobs are left out: before that,
+    /// the controller takes the listener for one that never says so, and counts runners as soon
+    /// as they have ended.
     pub(super) async fn publish(&self, publication: Publication) -> Result<(), Failure> {
         let Publication {
-            patch, standing, ..
+            patch,
+            standing,
+            tells_of_finished,
         } = publication;
+        let mut silent = false;
         // without the permission to read (a Role made by ARC), writing it again is harmless
-        if standing
+        if (standing || !self.stamps.has_told())
             && let Ok(set) = within(self.sets.get(&self.set)).await
-            && stands(&set, patch)
         {
-            return Ok(());
+            silent = self.hear(&set).is_none();
+            if standing && !silent && stands(&set, patch) {
+                return Ok(());
+            }
         }
-        let body = KubePatch::Merge(publication.body(self.stamps.last()));
-        let set = within(self.sets.patch(&self.set, &PatchParams::default(), &body)).await?;
-        if let Some(until) = counted_until(&set) {
-            // a predecessor may have written it
-            self.stamps.met(until);
+        let until = self.stamps.tell(tells_of_finished);
+        let said = (tells_of_finished || silent).then_some(until);
+        if self.write(publication.body(said)).await?.is_none() {
+            // it could not be read, or was made anew
+            self.write(publication.body(Some(until))).await?;
         }
         Ok(())
+    }
+
+    /// Patches the set. Answers what it now says of finished jobs.
+    async fn write(&self, body: Value) -> Result<Option<Timestamp>, Failure> {
+        let body = KubePatch::Merge(body);
+        let set = within(self.sets.patch(&self.set, &PatchParams::default(), &body)).await?;
+        Ok(self.hear(&set))
+    }
+
+    /// Takes note of what the set says of finished jobs: a predecessor may have written it.
+    fn hear(&self, set: &EphemeralRunnerSet) -> Option<Timestamp> {
+        let until = counted_until(set)?;
+        self.stamps.met(until);
+        Some(until)
     }
 
     /// Records what happened on runners: several runners at a time, each one's records in
@@ -469,19 +514,39 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn times_are_whole_microseconds_and_later_than_all_that_are_known() {
-        let stamps = Stamps {
-            clock: Clock::simulated(at("2026-06-01T00:00:00.0000019Z")),
-            last: Arc::new(AtomicI64::new(i64::MIN)),
-        };
-        assert_eq!(stamps.last(), None);
+        let stamps = Stamps::new(Clock::simulated(at("2026-06-01T00:00:00.0000019Z")));
         assert_eq!(stamps.next(), at("2026-06-01T00:00:00.000001Z"));
         assert_eq!(stamps.next(), at("2026-06-01T00:00:00.000002Z"));
         // an earlier one changes nothing, a later one does, and is rounded up
         stamps.met(at("2026-01-01T00:00:00Z"));
         assert_eq!(stamps.next(), at("2026-06-01T00:00:00.000003Z"));
         stamps.met(at("2026-06-01T01:00:00.0000005Z"));
-        assert_eq!(stamps.last(), Some(at("2026-06-01T01:00:00.000001Z")));
         assert_eq!(stamps.next(), at("2026-06-01T01:00:00.000002Z"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_told_begins_with_the_first_target_and_moves_only_when_all_is_told() {
+        let stamps = Stamps::new(Clock::simulated(at("2026-06-01T00:00:00Z")));
+        assert!(!stamps.has_told());
+        let beginning = at("2026-06-01T00:00:00Z");
+        assert_eq!(stamps.tell(false), beginning);
+        assert!(stamps.has_told());
+        let finished = stamps.next();
+        assert!(finished > beginning);
+        // it is not known yet whether the target leaves it out
+        assert_eq!(stamps.tell(false), beginning);
+        assert_eq!(stamps.tell(true), finished);
+        stamps.next();
+        assert_eq!(stamps.tell(false), finished);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_told_goes_on_where_a_predecessor_was() {
+        let stamps = Stamps::new(Clock::simulated(at("2026-06-01T00:00:00Z")));
+        let before = at("2026-06-01T01:00:00Z");
+        stamps.met(before);
+        assert_eq!(stamps.tell(false), before);
+        assert_eq!(stamps.next(), at("2026-06-01T01:00:00.000001Z"));
     }
 
     #[test]

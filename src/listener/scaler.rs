@@ -1,7 +1,10 @@
 //! How many runners there are to be, and under which patch id that is published.
 //!
 //! Pure. The patch id tells the controller how to take the number: a new id means "decide
-//! once", and 0 means "nothing is going on, so you may force the count" (remove a surplus).
+//! once", and 0 means "nothing is going on, so you may force the count" (remove a surplus, and
+//! fill the place of a runner as soon as it has ended). So 0 never goes with jobs, not even in
+//! a listener's first patch: some of them may be over by the time it is written, and runners
+//! would be made for them.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use serde_json::{Value, json};
@@ -9,7 +12,7 @@ use serde_json::{Value, json};
 use crate::api::constants::annotations;
 use crate::clock::Timestamp;
 
-/// The last patch id before the sequence starts again from 0.
+/// The last patch id before the sequence starts again.
 pub const LAST_PATCH_ID: i64 = 2_147_483_647;
 
 /// What is written to the EphemeralRunnerSet.
@@ -35,14 +38,14 @@ pub struct Publication {
 }
 
 impl Publication {
-    /// The merge patch. `finished` is when the last of the jobs was recorded as finished that
-    /// are to be told of.
+    /// The merge patch. `until` is when the last of the jobs was recorded as finished that are
+    /// left out, when the set is to say so.
     #[must_use]
-    pub fn body(self, finished: Option<Timestamp>) -> Value {
+    pub fn body(self, until: Option<Timestamp>) -> Value {
         let Patch { replicas, patch_id } = self.patch;
         let mut body = json!({"spec": {"replicas": replicas, "patchID": patch_id}});
-        if let Some(finished) = finished.filter(|_| self.tells_of_finished) {
-            let until = json!(MicroTime(finished));
+        if let Some(until) = until {
+            let until = json!(MicroTime(until));
             body["metadata"] = json!({"annotations": {annotations::JOBS_COUNTED_UNTIL: until}});
         }
         body
@@ -138,7 +141,11 @@ impl Scaler {
             .saturating_add(self.assigned.max(0))
             .min(self.max)
             .max(0);
-        let sequence = self.next_id;
+        let sequence = if self.next_id == 0 && target != self.min {
+            1
+        } else {
+            self.next_id
+        };
         self.next_id = if sequence >= LAST_PATCH_ID {
             0
         } else {
@@ -209,9 +216,18 @@ mod tests {
     #[test]
     fn patch_ids_count_from_zero_while_there_is_work() {
         let mut scaler = Scaler::new(1, 10);
+        assert_eq!(publish(&mut scaler), patch(1, 0));
         scaler.demand(2);
         let seen: Vec<Patch> = (0..3).map(|_| publish(&mut scaler)).collect();
-        assert_eq!(seen, [patch(3, 0), patch(3, 1), patch(3, 2)]);
+        assert_eq!(seen, [patch(3, 1), patch(3, 2), patch(3, 3)]);
+    }
+
+    #[test]
+    fn a_first_patch_with_jobs_does_not_have_the_count_forced() {
+        let mut scaler = Scaler::new(1, 10);
+        scaler.demand(2);
+        let seen: Vec<Patch> = (0..2).map(|_| publish(&mut scaler)).collect();
+        assert_eq!(seen, [patch(3, 1), patch(3, 2)]);
     }
 
     #[test]
@@ -220,8 +236,12 @@ mod tests {
         scaler.next_id = LAST_PATCH_ID;
         scaler.demand(1);
         assert_eq!(publish(&mut scaler).patch_id, LAST_PATCH_ID);
-        assert_eq!(publish(&mut scaler).patch_id, 0);
         assert_eq!(publish(&mut scaler).patch_id, 1);
+        assert_eq!(publish(&mut scaler).patch_id, 2);
+        scaler.next_id = LAST_PATCH_ID;
+        scaler.demand(0);
+        assert_eq!(publish(&mut scaler).patch_id, LAST_PATCH_ID);
+        assert_eq!(publish(&mut scaler).patch_id, 0);
     }
 
     #[test]
@@ -272,7 +292,8 @@ mod tests {
     fn next_body(scaler: &mut Scaler) -> Value {
         let finished = "2026-01-02T03:04:05.000007Z".parse().ok();
         let publication = scaler.decide();
-        let body = scaler.complete(publication).body(finished);
+        let sent = scaler.complete(publication);
+        let body = sent.body(finished.filter(|_| sent.tells_of_finished));
         scaler.published(publication.patch, true);
         body
     }
@@ -283,14 +304,14 @@ mod tests {
         scaler.informed(true);
         scaler.demand(4);
         let plain = |patch_id: i64| json!({"spec": {"replicas": 4, "patchID": patch_id}});
-        assert_eq!(next_body(&mut scaler), plain(0));
+        assert_eq!(next_body(&mut scaler), plain(1));
         scaler.finished();
         scaler.finished();
-        let mut telling = plain(1);
+        let mut telling = plain(2);
         telling["metadata"] = json!({"annotations": {
             "impresario.dev/jobs-counted-until": "2026-01-02T03:04:05.000007Z"}});
         assert_eq!(next_body(&mut scaler), telling);
-        assert_eq!(next_body(&mut scaler), plain(2));
+        assert_eq!(next_body(&mut scaler), plain(3));
     }
 
     #[test]

@@ -1,15 +1,20 @@
 //! The ends of jobs, as the runner set is told of them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use kube::api::DeleteParams;
 use secrecy::ExposeSecret;
 use tokio::time::sleep;
 
 use impresario::api::constants::annotations;
 use impresario::clock::Timestamp;
 use impresario::simulation::actions_service::JobSpec;
+use impresario::simulation::api_server::faults::{Interceptor, Outcome, RequestFate, RequestInfo};
+use impresario::simulation::api_server::http::Verb;
+use impresario::simulation::api_server::status::ApiError;
 
-use super::stage::{NAMESPACE, RUNNER_SET, SCALE_SET, Stage, until};
+use super::stage::{NAMESPACE, RUNNER_SET, SCALE_SET, Setting, Stage, minutes, until};
 
 /// Up to when finished jobs are left out of `replicas`.
 fn told(stage: &Stage) -> Option<String> {
@@ -40,10 +45,11 @@ async fn job_on(stage: &Stage, name: &str) -> String {
 async fn the_target_that_leaves_a_finished_job_out_says_so_by_the_time_of_its_record() {
     let stage = Stage::new().await;
     let listener = stage.listen("listener-a", 0, 10);
-    until("nobody is asked for", || stage.target() == (0, 0)).await;
-    assert_eq!(told(&stage), None);
+    until("it is told", || told(&stage).is_some()).await;
+    let beginning = told(&stage).unwrap();
     let first = job_on(&stage, "runner-a").await;
     assert_eq!(first.len(), "2026-03-04T05:06:07.000000Z".len(), "{first}");
+    assert!(first > beginning);
     assert_eq!(told(&stage).as_ref(), Some(&first));
     let second = job_on(&stage, "runner-b").await;
     assert_eq!(told(&stage).as_ref(), Some(&second));
@@ -63,5 +69,86 @@ async fn a_listener_whose_clock_is_behind_goes_on_where_its_predecessor_was() {
     let second: Timestamp = job_on(&stage, "runner-b").await.parse().unwrap();
     assert_eq!(second.duration_since(first).as_micros(), 1);
     assert_eq!(told(&stage).unwrap().parse::<Timestamp>().unwrap(), second);
+    listener.terminate().await.unwrap();
+}
+
+/// Without it a runner that ends before the first word is counted under a target that may
+/// include its job.
+#[tokio::test(start_paused = true)]
+async fn the_first_target_says_up_to_when_finished_jobs_are_left_out() {
+    let stage = Stage::new().await;
+    let listener = stage.listen("listener-a", 2, 10);
+    until("two are asked for", || stage.target().0 == 2).await;
+    assert!(told(&stage).is_some());
+    assert_eq!(stage.requests("patch", "ephemeralrunnersets"), 1);
+    let beginning = told(&stage);
+    minutes(5).await;
+    assert_eq!(told(&stage), beginning, "it is said once");
+    listener.terminate().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_successor_leaves_standing_what_was_told() {
+    let stage = Stage::new().await;
+    let listener = stage.listen("listener-a", 0, 10);
+    let first = job_on(&stage, "runner-a").await;
+    listener.terminate().await.unwrap();
+    let before = stage.requests("patch", "ephemeralrunnersets");
+    let listener = stage.listen("listener-b", 2, 10);
+    until("two are asked for", || stage.target().0 == 2).await;
+    assert_eq!(stage.requests("patch", "ephemeralrunnersets"), before + 1);
+    assert_eq!(told(&stage), Some(first));
+    listener.terminate().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_set_made_anew_is_told_no_more_than_the_one_before() {
+    let stage = Stage::new().await;
+    let listener = stage.listen("listener-a", 0, 10);
+    let first = job_on(&stage, "runner-a").await;
+    let anew = DeleteParams::default();
+    stage.sets.delete(RUNNER_SET, &anew).await.unwrap();
+    stage.make_runner_set().await;
+    stage.service.queue_job(JobSpec::on(SCALE_SET));
+    until("it is told", || told(&stage).is_some()).await;
+    assert_eq!(told(&stage), Some(first));
+    listener.terminate().await.unwrap();
+}
+
+/// The set may not be read: a Role made by ARC.
+struct Unreadable;
+
+impl Interceptor for Unreadable {
+    fn request(&self, request: &RequestInfo) -> RequestFate {
+        let reads =
+            request.verb == Some(Verb::Get) && request.resource.starts_with("ephemeralrunnersets");
+        RequestFate {
+            outcome: if reads {
+                Outcome::Refused(ApiError::new(403, "Forbidden", "no rule allows it"))
+            } else {
+                Outcome::Answered
+            },
+            ..RequestFate::default()
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_permission_to_read_the_set_is_told_all_the_same() {
+    let stage = Stage::with(Setting {
+        api: Arc::new(Unreadable),
+        ..Setting::default()
+    })
+    .await;
+    let listener = stage.listen("listener-a", 0, 10);
+    until("it is told", || told(&stage).is_some()).await;
+    let beginning = told(&stage).unwrap();
+    let first = job_on(&stage, "runner-a").await;
+    assert!(first > beginning);
+    listener.terminate().await.unwrap();
+    let listener = stage.listen("listener-b", 2, 10);
+    until("two are asked for", || stage.target().0 == 2).await;
+    minutes(1).await;
+    assert_eq!(told(&stage), Some(first), "it is not taken back");
     listener.terminate().await.unwrap();
 }

@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
-use impresario::api::constants::annotations;
 use impresario::api::{EphemeralRunner, EphemeralRunnerPhase};
 use impresario::simulation::actions_service::{JobSpec, JobState};
+use impresario::simulation::cluster::CONTROLLER_NAMESPACE;
+use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
@@ -14,6 +15,13 @@ use tokio::time::Instant;
 use crate::stage::manifests::{RUN, SET};
 use crate::stage::play;
 use crate::world::World;
+
+/// What is killed again and again.
+#[derive(Clone, Copy)]
+enum Killed {
+    Controller,
+    Listener,
+}
 
 /// How a stream of jobs is.
 #[derive(Clone, Copy)]
@@ -84,15 +92,29 @@ fn a_stream_is_served_by_controllers_that_are_killed_again_and_again() {
         latency: Duration::from_millis(500),
         patience: 700,
     };
-    (300..312).for_each(|seed| stream.play_with(seed, true));
+    (300..312).for_each(|seed| stream.play_with(seed, Some(Killed::Controller)));
+}
+
+#[test]
+fn a_stream_is_served_by_listeners_that_are_killed_again_and_again() {
+    let stream = Stream {
+        jobs: 25,
+        pause: 5,
+        lasting: 15,
+        minimum: 1,
+        maximum: 6,
+        latency: Duration::from_millis(500),
+        patience: 900,
+    };
+    (400..412).for_each(|seed| stream.play_with(seed, Some(Killed::Listener)));
 }
 
 impl Stream {
     fn play(self, seed: u64) {
-        self.play_with(seed, false);
+        self.play_with(seed, None);
     }
 
-    fn play_with(self, seed: u64, kill: bool) {
+    fn play_with(self, seed: u64, killed: Option<Killed>) {
         // the last of these says where it failed
         println!("seed {seed}");
         play(async || {
@@ -101,7 +123,6 @@ impl Stream {
                 .stage
                 .settled_fixture(self.minimum, self.maximum)
                 .await;
-            self.first_job(&world).await;
             world.seam.jitter(seed, self.latency);
             judge_creations(&world, self.minimum);
             let killing = async {
@@ -109,8 +130,10 @@ impl Stream {
                 loop {
                     let time = rng.random_range(3_000..20_000);
                     world.stage.pass(Duration::from_millis(time)).await;
-                    if kill {
-                        world.restart();
+                    match killed {
+                        Some(Killed::Controller) => world.restart(),
+                        Some(Killed::Listener) => kill_listener(&world).await,
+                        None => {}
                     }
                 }
             };
@@ -119,26 +142,8 @@ impl Stream {
                 () = self.flow(&world, seed) => {}
                 () = killing => {}
             }
-            self.ends_well(&world).await;
+            self.ends_well(&world, killed).await;
         });
-    }
-
-    /// A first job, after whose end the listener says which ones it has left out. Before that
-    /// the runner set cannot tell our listener from one that never says so.
-    async fn first_job(self, world: &World) {
-        world.stage.queue_jobs(1, SET, Duration::from_secs(1));
-        let rest = usize::try_from(self.minimum).unwrap();
-        world
-            .stage
-            .until("the first is done and told of", async || {
-                let set = world.stage.runner_set().await;
-                let told = set
-                    .annotations()
-                    .contains_key(annotations::JOBS_COUNTED_UNTIL);
-                told && world.stage.jobs_done() == 1 && world.stage.runners().await.len() == rest
-            })
-            .await;
-        world.stage.settle().await;
     }
 
     async fn flow(self, world: &World, seed: u64) {
@@ -157,7 +162,7 @@ impl Stream {
         world
             .stage
             .within(patience, "all jobs are done", async || {
-                world.stage.jobs_done() == self.jobs + 1
+                world.stage.jobs_done() == self.jobs
             })
             .await;
         let took = begin.elapsed().as_secs();
@@ -165,7 +170,7 @@ impl Stream {
         println!("seed {seed}: {took} s, {} runners", world.history.created());
     }
 
-    async fn ends_well(self, world: &World) {
+    async fn ends_well(self, world: &World, killed: Option<Killed>) {
         let minimum = usize::try_from(self.minimum).unwrap();
         world
             .stage
@@ -178,9 +183,24 @@ impl Stream {
                 },
             )
             .await;
-        // a listener at rest says so once after its next poll
-        world.stage.pass(Duration::from_secs(120)).await;
+        // a listener at rest says so once after its next poll; one that was killed often comes
+        // back late
+        let rest = match killed {
+            Some(Killed::Listener) => 900,
+            _ => 120,
+        };
+        world.stage.pass(Duration::from_secs(rest)).await;
         world.assert_sound().await;
+    }
+}
+
+/// The listener's pod is deleted; the controller makes another.
+async fn kill_listener(world: &World) {
+    for pod in world.stage.listener_pods().await {
+        world
+            .stage
+            .delete::<Pod>(CONTROLLER_NAMESPACE, &pod.name_any())
+            .await;
     }
 }
 

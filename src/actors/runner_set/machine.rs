@@ -68,6 +68,8 @@ pub struct RunnerSetMachine {
     pub(super) failing: Failing,
     pub(super) proxy: ProxySecret,
     pub(super) hold: Hold,
+    /// What was last asked for.
+    replicas: Option<i64>,
     /// Since the last decision a place has come free that is to be filled, or a new patch has
     /// come.
     pub(super) lost: bool,
@@ -115,6 +117,7 @@ impl RunnerSetMachine {
             failing: Failing::default(),
             proxy: ProxySecret::default(),
             hold: Hold::default(),
+            replicas: None,
             lost: false,
             unsure: true,
             rejected: None,
@@ -316,11 +319,17 @@ impl RunnerSetMachine {
         if self.about != set.metadata.uid {
             self.about.clone_from(&set.metadata.uid);
             self.hold = Hold::default();
+            self.replicas = None;
             self.rejected = None;
         }
         // a new patch is decided on even when a runner carries its number already
         self.lost |= self.hold.follow(set.spec.patch_id, cleanup_patch(set));
         self.lost |= self.books.set_counted_until(counted_until(set));
+        // the ids of our listener begin again with it, and may meet the one that stands
+        let replicas = set.spec.replicas.unwrap_or(0);
+        let before = self.replicas.replace(replicas);
+        let is_another = before.is_some_and(|before| before != replicas);
+        self.lost |= is_another && counted_until(set).is_some();
         let books = &self.books;
         self.lost |= self
             .hold

@@ -103,7 +103,7 @@ fn jobs_that_waited_while_no_listener_ran_are_scaled_for_at_once() {
     let mut session = Session::new(1, 10, 0);
     session.start(T0);
     let step = session.step(T0, Outcome::Opened(Ok(Some(assigned(3)))));
-    assert_eq!(step.task, publish(4, 0));
+    assert_eq!(step.task, publish(4, 1));
     assert!(step.notes.contains(&Note::Statistics(assigned(3))));
 }
 

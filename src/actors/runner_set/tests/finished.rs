@@ -383,6 +383,25 @@ fn a_served_patch_is_decided_on_again_when_a_job_that_it_leaves_out_ends() {
     is_sound(&world);
 }
 
+/// The ids of our listener begin again with it.
+#[test]
+fn another_number_under_the_id_that_stands_is_served_if_it_is_of_our_listener() {
+    let (mut world, names) = with(2);
+    done(&mut world, &names[0]);
+    world.complete(&names[0]);
+    world.scale_knowing(3, 5);
+    assert_eq!(world.live().len(), 3);
+    world.scale_knowing(4, 5);
+    assert_eq!(world.live().len(), 4, "{:#?}", world.log);
+    is_sound(&world);
+
+    // any other's patch has been served
+    let (mut world, _) = with(2);
+    world.scale(3, 5);
+    world.scale(4, 5);
+    assert_eq!(world.live().len(), 3, "{:#?}", world.log);
+}
+
 #[test]
 fn a_held_place_opens_when_the_patch_turns_out_to_know() {
     let (mut world, names) = with(2);
