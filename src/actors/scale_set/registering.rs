@@ -136,6 +136,7 @@ impl ScaleSetMachine {
             && known.group_id == group_id
             && same_labels(&known.labels, &wanted.labels);
         if same {
+            self.registration.satisfied();
             self.registration.compared = Some(generation);
             let recorded = recorded(ars);
             self.registration.unrecorded |= recorded.name != known.name
