@@ -5,7 +5,7 @@
 
 use serde_json::json;
 
-use super::conditions::Finding;
+use super::conditions::{Finding, SHARED};
 use super::record::{
     Wanted, differs, group_name, has_moved, lacks_place, place, recorded, same_labels, wanted,
 };
@@ -23,8 +23,6 @@ use crate::resources::{metadata_patch, tenant_of_set, url_labels};
 
 /// Id of the default runner group.
 const DEFAULT_GROUP: i64 = 1;
-/// Reason for a scale set that more than one AutoscalingRunnerSet has.
-const SHARED: &str = "ScaleSetShared";
 
 impl ScaleSetMachine {
     /// Brings the registration forward by one call or patch. Answers with the scale set that

@@ -287,10 +287,12 @@ fn what_is_shared_with_another_set_is_said_until_it_is_over() {
     for part in ["team-b/pool", "runnerScaleSetName", "id 11"] {
         assert!(registered.contains(part), "{registered}");
     }
+    assert!(world.condition("Ready").starts_with("True ScaleSetShared"));
     assert_eq!(world.events_of("ScaleSetShared"), 1);
     assert_eq!(world.phase(), Some(Phase::Running));
     world.command(ScaleSetCommand::Shared(Vec::new()));
     assert!(world.condition("Registered").starts_with("True Registered"));
+    assert!(world.condition("Ready").starts_with("True Ready"));
 }
 
 #[test]
