@@ -21,6 +21,9 @@ pub mod kinds {
     pub const VERSION_TESTED: &str = "VersionTested";
 }
 
+/// Reason for a scale set that more than one AutoscalingRunnerSet has.
+pub const SHARED: &str = "ScaleSetShared";
+
 /// What one step found about one condition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Finding {
@@ -130,7 +133,13 @@ fn summed_up(list: &[Condition]) -> Finding {
             Some(_) => {}
         }
     }
-    Finding::holds("Ready", "jobs are taken")
+    let shared = list
+        .iter()
+        .find(|condition| condition.type_ == kinds::REGISTERED && condition.reason == SHARED);
+    match shared {
+        Some(condition) => Finding::holds(SHARED, &condition.message),
+        None => Finding::holds("Ready", "jobs are taken"),
+    }
 }
 
 fn apply(

@@ -5,7 +5,7 @@
 
 use serde_json::json;
 
-use super::conditions::Finding;
+use super::conditions::{Finding, SHARED};
 use super::record::{
     Wanted, differs, group_name, has_moved, lacks_place, place, recorded, same_labels, wanted,
 };
@@ -23,8 +23,6 @@ use crate::resources::{metadata_patch, tenant_of_set, url_labels};
 
 /// Id of the default runner group.
 const DEFAULT_GROUP: i64 = 1;
-/// Reason for a scale set that more than one AutoscalingRunnerSet has.
-const SHARED: &str = "ScaleSetShared";
 
 impl ScaleSetMachine {
     /// Brings the registration forward by one call or patch. Answers with the scale set that
@@ -136,6 +134,7 @@ impl ScaleSetMachine {
             && known.group_id == group_id
             && same_labels(&known.labels, &wanted.labels);
         if same {
+            self.registration.satisfied();
             self.registration.compared = Some(generation);
             let recorded = recorded(ars);
             self.registration.unrecorded |= recorded.name != known.name

@@ -124,11 +124,11 @@ impl Registration {
                     message,
                     retry_after: None,
                 };
-                self.fail(now, &call, error, who);
+                self.fail(now, &call, before, error, who);
                 false
             }
             Err(error) => {
-                self.fail(now, &call, error, who);
+                self.fail(now, &call, before, error, who);
                 false
             }
         }
@@ -183,7 +183,20 @@ impl Registration {
         self.compared = None;
     }
 
-    fn fail(&mut self, now: Timestamp, call: &ActionsCall, error: ActionsError, who: &str) {
+    /// The service has what the spec says, so that an error about an earlier wish is over.
+    pub(super) fn satisfied(&mut self) {
+        self.error = None;
+        self.forgive();
+    }
+
+    fn fail(
+        &mut self,
+        now: Timestamp,
+        call: &ActionsCall,
+        before: Option<ActionsError>,
+        error: ActionsError,
+        who: &str,
+    ) {
         match call {
             ActionsCall::GetScaleSet { id } | ActionsCall::UpdateScaleSet { id, .. }
                 if error.kind == ActionsErrorKind::ScaleSetNotFound =>
@@ -204,7 +217,11 @@ impl Registration {
             .retry_after
             .and_then(|wait| now.saturating_add(wait).ok());
         self.not_before = Some(asked.map_or(own, |time| time.max(own)));
-        self.error = Some(error);
+        // what is said again with other ids is no news
+        let said = before.filter(|before| {
+            before.kind == error.kind && without_ids(&before.message) == without_ids(&error.message)
+        });
+        self.error = Some(said.unwrap_or(error));
     }
 
     /// Follows the spec to another tenant: nothing that was learned from the old one holds.
@@ -238,6 +255,13 @@ const fn fits(call: &ActionsCall, answer: &ActionsAnswer) -> bool {
         ),
         _ => false,
     }
+}
+
+/// What an error says, without the ids of the answer at its end.
+fn without_ids(message: &str) -> &str {
+    [" (ActivityId ", " (X-GitHub-Request-Id "]
+        .iter()
+        .fold(message, |rest, ids| rest.split(ids).next().unwrap_or(rest))
 }
 
 /// Whether a person has to mend something before the call can succeed.

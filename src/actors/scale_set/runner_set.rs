@@ -344,7 +344,9 @@ fn change(live: &EphemeralRunnerSet, desired: &EphemeralRunnerSet) -> Change {
     change.what = json!([spec, body]).to_string();
     // a correction of the runner metadata also counts as one of what was rejected
     if new_spec || (new_metadata && is_rejected(live)) {
-        let revision = known.actionable_revision.unwrap_or(0).max(applied(live)) + 1;
+        let revision = known.actionable_revision.unwrap_or(0).max(applied(live));
+        // a person may have written the last one there is
+        let revision = revision.saturating_add(1);
         spec.insert("actionableRevision".to_owned(), json!(revision));
         change.revision = Some(revision);
     }

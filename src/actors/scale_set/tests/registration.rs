@@ -84,6 +84,27 @@ fn a_group_that_does_not_exist_is_named() {
 }
 
 #[test]
+fn a_group_that_does_not_exist_is_forgotten_when_it_is_taken_back() {
+    let mut world = World::settled();
+    world.edit(|ars| ars["spec"]["runnerGroup"] = json!("none"));
+    world.pass(120);
+    assert!(
+        world
+            .condition("Registered")
+            .starts_with("False GroupNotFound")
+    );
+    // the second one after the listener, whose name has the group in it, was replaced
+    assert!(world.events_of("GroupNotFound") <= 2);
+    world.edit(|ars| {
+        ars["spec"].as_object_mut().unwrap().remove("runnerGroup");
+    });
+    world.pass(5);
+    assert!(world.condition("Registered").starts_with("True Registered"));
+    assert!(world.condition("Ready").starts_with("True"));
+    assert!(world.is_observed());
+}
+
+#[test]
 fn a_changed_name_is_changed_in_the_service() {
     let mut world = World::settled();
     world.edit(|ars| ars["spec"]["runnerScaleSetName"] = json!("arsenal"));
@@ -266,10 +287,12 @@ fn what_is_shared_with_another_set_is_said_until_it_is_over() {
     for part in ["team-b/pool", "runnerScaleSetName", "id 11"] {
         assert!(registered.contains(part), "{registered}");
     }
+    assert!(world.condition("Ready").starts_with("True ScaleSetShared"));
     assert_eq!(world.events_of("ScaleSetShared"), 1);
     assert_eq!(world.phase(), Some(Phase::Running));
     world.command(ScaleSetCommand::Shared(Vec::new()));
     assert!(world.condition("Registered").starts_with("True Registered"));
+    assert!(world.condition("Ready").starts_with("True Ready"));
 }
 
 #[test]

@@ -326,6 +326,21 @@ fn a_revision_is_one_above_all_that_were_and_comes_in_one_patch_with_the_spec() 
 }
 
 #[test]
+fn after_the_last_revision_there_is_the_spec_is_passed_on_all_the_same() {
+    let mut world = World::settled();
+    let last = json!(i64::MAX);
+    stand(&mut world, json!("Running"), last.clone(), last);
+    let patches = patches_of_set(&mut world);
+    world.edit(|ars| {
+        ars["spec"]["template"]["spec"]["containers"][0]["image"] = json!("runner:2");
+    });
+    world.settle();
+    let first = patches.borrow().first().cloned().unwrap_or_default();
+    assert!(first["spec"]["ephemeralRunnerSpec"].is_object(), "{first}");
+    assert_eq!(first["spec"]["actionableRevision"], i64::MAX);
+}
+
+#[test]
 fn changed_runner_metadata_is_a_correction_only_of_what_was_rejected() {
     let rows = [
         ("running", "Running", json!(1), json!(1), Some(1)),

@@ -47,10 +47,19 @@ impl Service {
 
     fn run(&mut self, request: ActionsRequest) -> Result<ActionsAnswer, ActionsError> {
         self.calls.push(request.call.clone());
+        let number = self.calls.len();
+        self.answer(request.call).map_err(|mut error| {
+            // as the client does it: with ids that differ each time
+            error.message += &format!(" (ActivityId a-{number}, X-GitHub-Request-Id r-{number})");
+            error
+        })
+    }
+
+    fn answer(&mut self, call: ActionsCall) -> Result<ActionsAnswer, ActionsError> {
         if let Some(kind) = self.fault {
             return Err(failure(kind));
         }
-        match request.call {
+        match call {
             ActionsCall::GetRunnerGroup { name } if name == "gpu" => {
                 Ok(ActionsAnswer::Group(RunnerGroup { id: 7, name }))
             }
