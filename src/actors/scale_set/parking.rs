@@ -5,7 +5,7 @@
 //! this process.
 
 use super::conditions::{Finding, kinds};
-use super::runner_set::{Revisions, Standing};
+use super::runner_set::{Revisions, Standing, applied};
 use super::state::ScaleSetMachine;
 use super::step::Step;
 use crate::actors::last_words::presentable;
@@ -74,8 +74,9 @@ impl ScaleSetMachine {
     fn learn_reason(&mut self) {
         let report = self.runner_set.report.as_ref();
         let rejected = report.and_then(|report| report.rejected.as_ref());
+        let revision = self.runner_set.object.get().map(|set| applied(set));
         if self.parking.because.is_none() {
-            self.parking.because = rejected.map(described);
+            self.parking.because = rejected.map(|rejected| described(rejected, revision));
         }
     }
 
@@ -120,10 +121,11 @@ fn told(ars: &AutoscalingRunnerSet) -> Option<String> {
     (because != NO_DETAILS).then(|| because.to_owned())
 }
 
-fn described(rejected: &Rejected) -> String {
+fn described(rejected: &Rejected, revision: Option<i64>) -> String {
     let Rejected { runner, message } = rejected;
+    let revision = revision.map_or_else(String::new, |revision| format!(" of revision {revision}"));
     match presentable(message) {
-        said if said.is_empty() => format!("runner {runner}: {NO_DETAILS}"),
-        said => format!("runner {runner}: {said}"),
+        said if said.is_empty() => format!("runner {runner}{revision}: {NO_DETAILS}"),
+        said => format!("runner {runner}{revision}: {said}"),
     }
 }

@@ -287,7 +287,8 @@ impl fmt::Display for Revisions {
     }
 }
 
-fn applied(live: &EphemeralRunnerSet) -> i64 {
+/// The revision whose cleanup is done.
+pub(super) fn applied(live: &EphemeralRunnerSet) -> i64 {
     let status = live.status.as_ref();
     status
         .and_then(|status| status.applied_actionable_revision)

@@ -75,11 +75,11 @@ impl ScaleSetMachine {
     pub(super) fn keep_status(&mut self, ars: &AutoscalingRunnerSet, step: &mut Step) {
         let live = ars.status.clone().unwrap_or_default();
         let wanted = self.wanted_status(ars, &live, step);
-        if wanted.phase == Some(Phase::Outdated) && live.phase != wanted.phase {
-            self.announce_parking(ars, step);
-        }
         if wanted == live || self.ars.is_in_flight() || !self.status.is_free(step) {
             return;
+        }
+        if wanted.phase == Some(Phase::Outdated) && live.phase != wanted.phase {
+            self.announce_parking(ars, step);
         }
         self.status.in_flight = true;
         self.status.written = Some(step.now);

@@ -11,7 +11,7 @@ use crate::messages::{Kind, KubeErrorKind, KubeRequest, Rejected};
 
 const LAST_WORDS: &str = "the Actions service rejected the runner's version \
                           (exit code 7: version 2.300 is deprecated)";
-const TOLD: &str = "runner pool-x7: the Actions service rejected the runner's version \
+const TOLD: &str = "runner pool-x7 of revision 1: the Actions service rejected the runner's version \
                     (exit code 7: version 2.300 is deprecated): \
                     change the runner template (spec.template) to a newer runner image";
 
@@ -115,7 +115,7 @@ fn why_it_is_parked_is_told_with_the_runner_its_last_words_and_the_remedy() {
     for (what, message, told) in table {
         let mut world = World::settled();
         reject(&mut world, 1, "pool-x7", message);
-        let sentence = format!("runner pool-x7: {told}: {remedy}");
+        let sentence = format!("runner pool-x7 of revision 1: {told}: {remedy}");
         for (kind, reason) in [
             ("RunnersReady", "Outdated"),
             ("ListenerReady", "Stopped"),
@@ -160,7 +160,7 @@ fn a_second_verdict_is_told_anew() {
     assert_eq!(world.phase(), Some(Phase::Outdated));
     let told = world.condition("RunnersReady");
     assert!(
-        told.contains("runner pool-b2: exit code 7: still too old"),
+        told.contains("runner pool-b2 of revision 2: exit code 7: still too old"),
         "{told}"
     );
     assert_eq!(said(&world, "Parked").len(), 2);
@@ -171,7 +171,7 @@ fn the_recovery_is_told_with_the_revision_and_what_was_rejected() {
     let mut world = parked();
     image(&mut world, "runner:2");
     world.pass(5);
-    let because = "runner pool-x7: the Actions service rejected the runner's version \
+    let because = "runner pool-x7 of revision 1: the Actions service rejected the runner's version \
                    (exit code 7: version 2.300 is deprecated)";
     let recovered = format!(
         "runners are made again: revision 2 of the runner spec takes the place of the one that \
