@@ -44,6 +44,8 @@ impl RunnerMachine {
             Own::Foreign => self.fail(er, &name_taken("Pod"), turn),
             Own::Ours(pod) => self.follow(er, &pod, turn),
             Own::Absent if self.asked == Asked::Release => {}
+            // one may be there by now, and have taken a job: the answer will tell
+            Own::Absent if self.pod.is_in_flight() => {}
             Own::Absent => self.launch(er, turn),
         }
     }

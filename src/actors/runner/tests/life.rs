@@ -54,6 +54,20 @@ fn a_created_runner_gets_its_pod_in_three_requests_and_its_status_in_one() {
     assert_eq!((report.patch_id, report.revision), (5, 3));
 }
 
+/// The pod is made, runs, and has taken a job before the answer to its create is there.
+#[test]
+fn a_job_that_is_faster_than_the_answer_to_the_create_is_let_run() {
+    let (mut hand, _) = Hand::created();
+    hand.actions(Tag::Generate, jit());
+    hand.kube(Tag::CreateSecret, answer(Object::Secret(secret(11, "42"))));
+    let nothing: [&str; 0] = [];
+    assert_eq!(hand.sees_runner(er(13, with_job(json!({})))), nothing);
+    let created = answer(Object::Pod(pod(12, json!({ "phase": "Pending" }))));
+    let asked = hand.kube(Tag::CreatePod, created);
+    assert!(!asked.iter().any(|one| one.contains("delete")), "{asked:?}");
+    assert_eq!(hand.report.clone().unwrap().state, RunnerState::Running);
+}
+
 #[test]
 fn a_pod_that_takes_its_time_has_the_id_put_on_record_after_five_seconds() {
     let mut hand = with_pod();
