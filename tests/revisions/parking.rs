@@ -82,7 +82,7 @@ fn conditions_and_an_event_say_why_it_is_parked_and_what_to_do() {
     embedded(async |stage| {
         let parked = park(stage).await;
         let told = format!(
-            "runner {}: the Actions service rejected the runner's version (exit code 7: \
+            "runner {} of revision 1: the Actions service rejected the runner's version (exit code 7: \
              {LAST_WORDS}): change the runner template (spec.template) to a newer runner image",
             parked.rejected
         );

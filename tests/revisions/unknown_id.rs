@@ -137,10 +137,7 @@ fn a_job_that_comes_before_the_id_keeps_the_runner() {
         }
         assert_eq!(revisions(&stage.runner_set().await), (2, 2));
         let asked = stage.warden.removals();
-        assert!(
-            !asked.is_empty() && asked.iter().all(|asked| *asked == id),
-            "{asked:?}"
-        );
+        assert!(asked.is_empty(), "it has a job: {asked:?}");
         held.lift();
         stage.settle().await;
         stage.exit(&runner, 0).await;
