@@ -126,7 +126,7 @@ fn an_id_that_never_comes_costs_the_runner_and_not_its_pod_before_the_service_le
 #[test]
 fn a_job_that_comes_before_the_id_keeps_the_runner() {
     embedded(async |stage| {
-        let (runner, id, held) = unrecorded(stage).await;
+        let (runner, _, held) = unrecorded(stage).await;
         stage.set_image("img:2").await;
         stage.pass(Duration::from_secs(10)).await;
         assert_waits(stage, &runner).await;

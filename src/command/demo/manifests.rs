@@ -15,6 +15,7 @@ use crate::api::{
     AutoscalingRunnerSet, Credentials, ManifestObject, ProxyServerConfig, read_manifests,
 };
 use crate::simulation::cluster::Cluster;
+use crate::simulation::kubelet::PodFault;
 
 /// The sample that is played when no file is given.
 const SAMPLES: [(&str, &str); 3] = [
@@ -233,6 +234,11 @@ impl LooseEnds<'_> {
                 found.extend(server.and_then(|server| self.proxy_login(scheme, server)));
             }
         }
+        let template = spec.template.metadata.as_ref();
+        let annotations = template.and_then(|metadata| metadata.annotations.as_ref());
+        if let Some(Err(error)) = annotations.and_then(PodFault::read) {
+            found.push(format!("spec.template.metadata.annotations: {error}"));
+        }
         let tls = spec.github_server_tls.as_ref();
         let source = tls.and_then(|tls| tls.certificate_from.as_ref());
         let selector = source.and_then(|source| source.config_map_key_ref.as_ref());
@@ -417,6 +423,24 @@ spec:
             }
             assert!(text.contains(problem) && !text.contains("s3cr3t"), "{text}");
         }
+    }
+
+    #[test]
+    fn a_fault_that_nobody_knows_is_named_with_those_there_are() {
+        let ends = |fault: &str| {
+            let annotation =
+                format!("template: {{metadata: {{annotations: {{impresario.dev/fault: {fault}}}}}");
+            let scale_set = SCALE_SET.replacen("template: {", &format!("{annotation}, "), 1);
+            assert_ne!(scale_set, SCALE_SET);
+            let credentials = secret("stringData: {github_token: t}");
+            read(&[&scale_set, &credentials]).unwrap().loose_ends()
+        };
+        assert_eq!(ends("exit=7"), Vec::<String>::new());
+        let problem = ends("exti=7").join("\n");
+        assert!(
+            problem.contains("unknown fault \"exti=7\"; known are exit=CODE"),
+            "{problem}"
+        );
     }
 
     #[test]

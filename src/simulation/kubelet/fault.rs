@@ -83,11 +83,15 @@ impl PodFault {
     /// The fault that a pod's annotation asks for.
     #[must_use]
     pub fn asked_for_by(pod: &Pod) -> Option<Self> {
-        let annotations: &BTreeMap<String, String> = pod.metadata.annotations.as_ref()?;
-        let text = annotations.get(ANNOTATION)?;
-        text.parse()
-            .inspect_err(|error: &UnknownFault| tracing::warn!(%error, "ignored"))
+        Self::read(pod.metadata.annotations.as_ref()?)?
+            .inspect_err(|error| tracing::warn!(%error, "ignored"))
             .ok()
+    }
+
+    /// The fault that annotations ask for.
+    #[must_use]
+    pub fn read(annotations: &BTreeMap<String, String>) -> Option<Result<Self, UnknownFault>> {
+        annotations.get(ANNOTATION).map(|text| text.parse())
     }
 }
 
