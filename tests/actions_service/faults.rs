@@ -174,6 +174,8 @@ async fn messages_are_odd_in_every_way_they_can_be() {
     }
 }
 
+/// So that none is added without a test. What each of them does is what the tests above and in
+/// the file beside show.
 #[tokio::test(start_paused = true)]
 async fn every_fault_that_has_a_name_is_met_in_these_tests() {
     let source = include_str!("faults.rs").to_owned() + include_str!("oddities.rs");

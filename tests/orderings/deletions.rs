@@ -10,7 +10,6 @@ use impresario::api::{
 use impresario::simulation::cluster::CONTROLLER_NAMESPACE;
 use kube::ResourceExt;
 
-use crate::seam::Held;
 use crate::stage::manifests::{RUN, SET};
 use crate::stage::play;
 use crate::world::{World, phase};
@@ -63,18 +62,9 @@ fn the_runner_set_while_a_revision_is_applied_is_made_anew_with_the_new_spec() {
     play(async || {
         let world = World::by_hand().await;
         let names = world.one_busy_of(3).await;
-        world.seam.hold(
-            "ephemeralrunnersets/status",
-            Held::Before,
-            Duration::from_secs(8),
-        );
+        world.hold_the_mark();
         world.fix("img:2").await;
-        world
-            .stage
-            .until("revision 2 is wanted", async || {
-                world.standing().await.2 == 2
-            })
-            .await;
+        world.until_wanted(2).await;
         world.stage.delete::<EphemeralRunnerSet>(RUN, SET).await;
         world.seam.let_go();
         world.stage.pass(Duration::from_secs(60)).await;
@@ -127,11 +117,7 @@ fn the_listener_object_while_a_revision_is_applied_is_made_anew_and_the_fix_appl
         let world = World::by_hand().await;
         world.one_busy_of(3).await;
         let listener = world.stage.all::<AutoscalingListener>().await.remove(0);
-        world.seam.hold(
-            "ephemeralrunnersets/status",
-            Held::Before,
-            Duration::from_secs(8),
-        );
+        world.hold_the_mark();
         world.fix("img:2").await;
         world
             .stage

@@ -20,25 +20,11 @@ fn a_second_fix_before_the_first_is_applied_is_the_one_that_runs() {
     play(async || {
         let world = World::by_hand().await;
         world.one_busy_of(3).await;
-        world.seam.hold(
-            "ephemeralrunnersets/status",
-            Held::Before,
-            Duration::from_secs(8),
-        );
+        world.hold_the_mark();
         world.fix("img:2").await;
-        world
-            .stage
-            .until("revision 2 is wanted", async || {
-                world.standing().await.2 == 2
-            })
-            .await;
+        world.until_wanted(2).await;
         world.fix("img:3").await;
-        world
-            .stage
-            .until("revision 3 is wanted", async || {
-                world.standing().await.2 == 3
-            })
-            .await;
+        world.until_wanted(3).await;
         assert_eq!(world.standing().await.1, 1, "nothing is applied yet");
         world.seam.let_go();
         world.until_fleet(&[1, 3, 3]).await;
@@ -90,25 +76,11 @@ fn a_fix_that_is_taken_back_before_it_is_applied_is_a_revision_of_its_own() {
     play(async || {
         let world = World::by_hand().await;
         world.one_busy_of(2).await;
-        world.seam.hold(
-            "ephemeralrunnersets/status",
-            Held::Before,
-            Duration::from_secs(8),
-        );
+        world.hold_the_mark();
         world.fix("img:2").await;
-        world
-            .stage
-            .until("revision 2 is wanted", async || {
-                world.standing().await.2 == 2
-            })
-            .await;
+        world.until_wanted(2).await;
         world.fix("img:1").await;
-        world
-            .stage
-            .until("revision 3 is wanted", async || {
-                world.standing().await.2 == 3
-            })
-            .await;
+        world.until_wanted(3).await;
         world.seam.let_go();
         world.until_fleet(&[1, 3]).await;
         assert_eq!(images(&world).await, ["img:1", "img:1"]);

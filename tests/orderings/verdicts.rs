@@ -88,12 +88,7 @@ fn while_idle_runners_are_being_released_it_does_not_park() {
         let names = world.one_busy_of(3).await;
         world.seam.hold("ephemeralrunners", Held::Before, HELD);
         world.fix("img:2").await;
-        world
-            .stage
-            .until("revision 2 is wanted", async || {
-                world.standing().await.2 == 2
-            })
-            .await;
+        world.until_wanted(2).await;
         world.stage.pass(Duration::from_secs(1)).await;
         assert_eq!(world.stage.live().await.len(), 3, "nobody has gone yet");
         world.stage.exit(&names[0], 7).await;
@@ -125,12 +120,7 @@ fn before_the_scale_set_has_seen_it_a_published_fix_stands() {
             })
             .await;
         world.fix("img:2").await;
-        world
-            .stage
-            .until("revision 2 is wanted", async || {
-                world.standing().await.2 == 2
-            })
-            .await;
+        world.until_wanted(2).await;
         world.seam.let_go();
         world.until_fleet(&[2, 2, 2]).await;
 

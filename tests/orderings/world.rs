@@ -13,7 +13,7 @@ use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::history::{History, Standing, revision};
-use crate::seam::Seam;
+use crate::seam::{Held, Seam};
 use crate::stage::manifests::RUN;
 use crate::stage::{Known, Stage};
 
@@ -95,6 +95,22 @@ impl World {
             .patch_status(name, &PatchParams::default(), &patch)
             .await;
         patched.unwrap();
+    }
+
+    /// Holds back for a while the writes of the runner set's status, and so the mark that a
+    /// revision is applied.
+    pub fn hold_the_mark(&self) {
+        let time = Duration::from_secs(8);
+        self.seam
+            .hold("ephemeralrunnersets/status", Held::Before, time);
+    }
+
+    /// Waits until the scale set has published a revision.
+    #[track_caller]
+    pub fn until_wanted(&self, revision: i64) -> impl Future<Output = ()> {
+        self.stage.until("it is wanted", async move || {
+            self.standing().await.2 == revision
+        })
     }
 
     /// Waits until the runner set has applied a revision.
