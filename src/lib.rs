@@ -21,6 +21,7 @@ pub mod actors;
 pub mod api;
 pub mod clock;
 pub mod command;
+pub mod keep_alive;
 pub mod kube_io;
 pub mod listener;
 pub mod messages;

@@ -11,6 +11,7 @@ use futures::future::BoxFuture;
 
 use super::proxy::Proxies;
 use super::trouble::{self, chain};
+use crate::keep_alive::KeepAlive;
 
 /// Sends requests.
 pub trait Transport: Send + Sync {
@@ -89,9 +90,27 @@ impl ReqwestTransport {
     ///
     /// When the root certificate is not PEM or TLS cannot be set up.
     pub fn new(options: &TransportOptions) -> Result<Self, TransportError> {
+        Self::with_keep_alive(options, KeepAlive::DEFAULT)
+    }
+
+    /// As [`Self::new`], with other limits on silence. A poll holds its connection for nearly
+    /// a minute without a byte, which only pings tell from a dead one.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::new`].
+    pub fn with_keep_alive(
+        options: &TransportOptions,
+        keep_alive: KeepAlive,
+    ) -> Result<Self, TransportError> {
         let mut builder = reqwest::Client::builder()
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(std::time::Duration::from_secs(30))
+            .tcp_keepalive(keep_alive.idle)
+            .tcp_keepalive_interval(keep_alive.probe_interval())
+            .tcp_keepalive_retries(KeepAlive::PROBES)
+            .http2_keep_alive_interval(keep_alive.idle)
+            .http2_keep_alive_timeout(keep_alive.timeout)
             // The proxies are ours to choose, also when they come from the environment.
             .no_proxy();
         if let Some(pem) = &options.root_ca {
@@ -100,6 +119,10 @@ impl ReqwestTransport {
         if !options.proxies.is_empty() {
             let proxies = options.proxies.clone();
             builder = builder.proxy(reqwest::Proxy::custom(move |url| proxies.for_url(url)));
+        }
+        #[cfg(target_os = "linux")]
+        {
+            builder = builder.tcp_user_timeout(keep_alive.unacknowledged());
         }
         let client = builder.build().map_err(|error| {
             TransportError::new(TransportErrorKind::Options, chain(&error.without_url()))
@@ -169,7 +192,30 @@ impl Transports for ReqwestTransports {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::keep_alive::test_support::{BRIEF, network, server};
+
+    #[tokio::test]
+    async fn a_poll_on_a_silent_connection_ends_as_broken() {
+        let (target, certificate) = server(&["h2"], "{").await;
+        let (address, silence) = network(target).await;
+        let options = TransportOptions {
+            root_ca: Some(certificate.pem().into_bytes()),
+            ..TransportOptions::default()
+        };
+        let transport = ReqwestTransport::with_keep_alive(&options, BRIEF).unwrap();
+        let request = http::Request::get(format!("https://{address}/"));
+        let mut poll = transport.send(request.body(Bytes::new()).unwrap());
+        // the connection comes about, and the answer begins
+        let begun = tokio::time::timeout(Duration::from_millis(300), &mut poll).await;
+        assert!(begun.is_err(), "{begun:?}");
+        silence.send_replace(());
+        let ended = tokio::time::timeout(Duration::from_secs(30), poll).await;
+        let error = ended.expect("the silence was not noticed").unwrap_err();
+        assert_eq!(error.kind, TransportErrorKind::Broken, "{error}");
+    }
 
     #[test]
     fn a_root_certificate_that_is_not_pem_is_refused_before_any_call() {

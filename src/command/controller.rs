@@ -16,7 +16,7 @@ use crate::actions::{Clients, ClientsOptions, Proxies, ReqwestTransports, UserAg
 use crate::actors::{CallMetrics, ControllerOptions, KubeSources, UnregistrarTask, Workers};
 use crate::api::constants::env;
 use crate::clock::Clock;
-use crate::kube_io::{Candidate, KubeIo, Limiter};
+use crate::kube_io::{Candidate, KubeIo, Limiter, connect};
 use crate::metrics::Metrics;
 use crate::metrics::http::{Endpoint, parse_address};
 use crate::resources::ControllerSettings;
@@ -250,7 +250,7 @@ async fn serve(
         "no way to a cluster: run inside a pod, or set KUBECONFIG to a kubeconfig file (for a \
          cluster in this process, see `impresario demo`)",
     )?;
-    let client = Client::try_from(config).context("the client for the API server")?;
+    let client = connect(config).context("the client for the API server")?;
     let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
     let stop = async {

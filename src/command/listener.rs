@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
-use kube::{Client, Config};
+use kube::Config;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::LocalSet;
@@ -15,6 +15,7 @@ use crate::actions::{Proxies, ReqwestTransports};
 use crate::api::ListenerConfig;
 use crate::api::constants::env;
 use crate::clock::Clock;
+use crate::kube_io::connect;
 use crate::listener::{self, ConfigError, Health, ListenerEnv, ListenerMetrics, Settings};
 use crate::metrics::http::Endpoint;
 
@@ -108,7 +109,7 @@ async fn serve(
         .hostname
         .unwrap_or_else(|| format!("impresario-listener-{}", std::process::id()));
     let env = ListenerEnv {
-        kube: Client::try_from(cluster).context("the client for the API server")?,
+        kube: connect(cluster).context("the client for the API server")?,
         transports: Arc::new(ReqwestTransports),
         proxies: environment.proxies,
         clock: Clock::system(),

@@ -3,6 +3,7 @@
 //! Knows `kube` and tokio, and nothing of what the requests are for. It does not retry: a
 //! failed request is an input of the step that asked, which knows what it means.
 
+mod connect;
 mod events;
 mod lease;
 mod limiter;
@@ -24,6 +25,7 @@ use crate::messages::{
 };
 use crate::metrics::Metrics;
 
+pub use connect::{connect, connect_with};
 pub use events::EventPublisher;
 pub use lease::{Candidate, LeaseLost};
 pub use limiter::Limiter;
