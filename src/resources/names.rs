@@ -7,6 +7,8 @@ use crate::api::{AutoscalingRunnerSet, EphemeralRunnerSet};
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 /// Longest name that also fits a label and a host name.
 const MAX_NAME: usize = 63;
+/// Longest name of a runner: container hooks keep so many characters of it, and put their own behind.
+const MAX_RUNNER_NAME: usize = 54;
 /// Length of the part that tells the runners of one set apart.
 const RUNNER_SUFFIX: u32 = 5;
 /// How many such parts there are.
@@ -50,12 +52,16 @@ pub fn runner_proxy_secret_name(namespace: &str, set_name: &str) -> String {
     format!("{set_name}-{}-runner-proxy", suffix(namespace))
 }
 
-/// What the names of a set's runners begin with; also their `generateName`.
+/// What the names of a set's runners begin with; also their `generateName`. Of a long set's name
+/// the beginning is kept. Two sets may share that; the part behind it tells their runners apart,
+/// and a name that is taken all the same is passed over.
 #[must_use]
 pub fn runner_name_prefix(set: &EphemeralRunnerSet) -> String {
-    let tail = RUNNER_SUFFIX as usize;
+    const MIDDLE: &str = "-runner-";
+    let room = MAX_RUNNER_NAME - RUNNER_SUFFIX as usize - MIDDLE.len();
     let set_name = set.metadata.name.as_deref().unwrap_or_default();
-    shortened(set_name, MAX_NAME - tail - "-runner-".len()) + "-runner-"
+    let head: String = set_name.chars().take(room).collect();
+    head.trim_end_matches(['-', '.']).to_owned() + MIDDLE
 }
 
 /// Name of a runner to be made. We choose it, and not the API server, so that a create
@@ -189,12 +195,34 @@ mod tests {
         let [first, second] = [&one, &other].map(|name| listener_name(&ars("ci", name, "", url)));
         assert_eq!(first.len(), 63);
         assert_ne!(first, second);
-        let [first, second] = [&one, &other].map(|name| runner_name(&set(name, "u"), 1));
-        assert_eq!(first.len(), 63);
-        assert_ne!(first, second);
         let longest_of_the_chart = "y".repeat(45);
         let name = listener_name(&ars("ci", &longest_of_the_chart, "", url));
         assert!(name.starts_with(&longest_of_the_chart), "{name}");
+    }
+
+    /// Container hooks keep 54 characters of a runner's name.
+    #[test]
+    fn runner_names_keep_their_five_characters_whole_in_what_container_hooks_derive() {
+        let tail = |name: &str| name[name.len() - 5..].to_owned();
+        let plain = tail(&runner_name(&set("pool", "uid-1"), 7));
+        for length in [1, 41, 42, 45, 63, 99, 253] {
+            let name = runner_name(&set(&"y".repeat(length), "uid-1"), 7);
+            assert!(name.len() <= 54, "{name}");
+            assert_eq!(tail(&name), plain, "{name}");
+            assert!(name.starts_with(&"y".repeat(length.min(41))), "{name}");
+        }
+        let cut = format!("{}-.{}", "y".repeat(39), "z".repeat(9));
+        let name = runner_name(&set(&cut, "uid-1"), 7);
+        assert!(!name.contains("--") && !name.contains('.'), "{name}");
+    }
+
+    #[test]
+    fn runners_of_two_long_sets_have_different_names() {
+        let [one, other] = ["1", "2"].map(|end| format!("{}{end}", "x".repeat(99)));
+        let first = runner_name(&set(&one, "uid-1"), 1);
+        let second = runner_name(&set(&other, "uid-2"), 1);
+        assert_eq!(first[..49], second[..49]);
+        assert_ne!(first, second);
     }
 
     #[test]
