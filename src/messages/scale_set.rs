@@ -185,8 +185,14 @@ pub struct RunnerReport {
     /// Whether it has a deletionTimestamp.
     pub deleting: bool,
     /// Whether its pod or its Secret may still exist. A deleting runner without either only
-    /// waits for its deregistration, and does not count as capacity.
+    /// waits for its deregistration, and does not count as capacity. A pod that is [`lost`] counts
+    /// no longer once the service has taken the registration back.
+    ///
+    /// [`lost`]: Self::lost
     pub holds_resources: bool,
+    /// Whether its pod should have gone by now, and hangs: its node may be lost. `reason` says so
+    /// then, whatever else is the matter.
+    pub lost: bool,
     /// Whether its id in the Actions service is on record.
     pub registered: bool,
     /// Whether its pod is ready.

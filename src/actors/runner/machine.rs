@@ -6,7 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{Pod, Secret};
 
 use super::linked::{Linked, Of};
-use super::pod_state::Reason;
+use super::pod_state::{Reason, lost_at, node_lost};
 use super::registration::{Call, Registration, Removal, Standing};
 use super::turn::Turn;
 use super::view;
@@ -512,6 +512,15 @@ impl RunnerMachine {
         );
         if report.reason.is_none() && report.state == RunnerState::Pending {
             report.reason = self.trouble();
+        }
+        if let Own::Ours(pod) = self.own_pod(er)
+            && let Some(time) = lost_at(&pod)
+        {
+            turn.wake_at(time);
+            report.lost = time <= turn.now;
+            if report.lost {
+                report.reason = Some(node_lost(&pod));
+            }
         }
         let refused = std::mem::take(&mut self.refused);
         if refused || self.reported.as_ref() != Some(&report) {

@@ -13,6 +13,9 @@ use crate::clock::{Timestamp, after};
 /// How long, in seconds, a pod may wait for a node before that is worth a word: a cluster that
 /// grows on demand takes a moment.
 const NODE_PATIENCE: i64 = 60;
+/// For how many seconds a pod may be there after the end of its grace period: the kubelet kills what
+/// is left then, and says so.
+const LEAVING: i64 = 5;
 /// How long, in seconds, a scheduled pod may go without starting its runner, and how long an
 /// image may refuse to be pulled.
 pub const START_PATIENCE: i64 = 600;
@@ -101,6 +104,23 @@ pub fn judge(pod: &Pod, now: Timestamp) -> PodState {
         gives_up,
         complains,
     }
+}
+
+/// When a pod that is being deleted should have gone, and counts as lost. A deletionTimestamp is
+/// when the grace period ends, not when it begins.
+pub fn lost_at(pod: &Pod) -> Option<Timestamp> {
+    let deletion = pod.metadata.deletion_timestamp.as_ref()?;
+    Some(after(deletion.0, LEAVING))
+}
+
+/// What is said of a pod that counts as lost.
+pub fn node_lost(pod: &Pod) -> Reason {
+    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+    let message = format!(
+        "the pod is being deleted and has not gone within its grace period: node {:?} may be lost",
+        node.unwrap_or_default()
+    );
+    reason("NodeLost", &message)
 }
 
 /// The end that the containers or the pod as a whole show.

@@ -27,6 +27,7 @@ pub fn view(er: &EphemeralRunner) -> RunnerReport {
         job_finished: job_finished(er),
         deleting: is_deleting(er),
         holds_resources: true,
+        lost: false,
         registered: runner_id(er).is_some(),
         ready: status.is_some_and(|status| status.ready),
         refused: false,

@@ -282,13 +282,38 @@ fn a_runner_says_once_that_no_node_takes_its_pod() {
     assert!(up[0].contains(r#""reason":null"#), "{up:?}");
 }
 
+/// A pod that is being deleted, with its grace period over at the start.
+fn hanging(version: u32) -> std::sync::Arc<k8s_openapi::api::core::v1::Pod> {
+    let mut hanging = json!(*pod_in(version, "Running", running(), running()));
+    hanging["metadata"]["deletionTimestamp"] = json!(start());
+    std::sync::Arc::new(serde_json::from_value(hanging).unwrap())
+}
+
+#[test]
+fn a_pod_that_has_not_gone_within_its_grace_is_told_whatever_its_runner_does() {
+    // (the runner, whether it is told to be in deletion)
+    for (runner, deleting) in [
+        (er(20, known(json!({ "ready": true }))), false),
+        (er(20, with_job(json!({ "ready": true }))), false),
+        (er(20, deleted(known(json!({ "ready": true })))), true),
+    ] {
+        let (mut hand, _) = Hand::found(runner, Some(hanging(21)));
+        let report = hand.report.clone().unwrap();
+        assert!(!report.lost && report.reason.is_none(), "{report:?}");
+        assert!(matches!(hand.wakes_in(), Some(1..=5)), "{:?}", hand.wake);
+        hand.after(5);
+        let report = hand.report.clone().unwrap();
+        assert!(report.lost && report.deleting == deleting, "{report:?}");
+        let (word, message) = report.reason.unwrap();
+        assert_eq!(word, "NodeLost");
+        assert!(message.contains("node-a"), "{message}");
+    }
+}
+
 #[test]
 fn a_runner_whose_pod_hangs_in_deletion_fails_after_ten_minutes() {
-    let mut hanging = json!(*pod_in(21, "Running", running(), running()));
-    hanging["metadata"]["deletionTimestamp"] = json!(start());
-    let hanging = std::sync::Arc::new(serde_json::from_value(hanging).unwrap());
     let status = known(json!({ "ready": true }));
-    let (mut hand, asked) = Hand::found(er(20, status), Some(hanging));
+    let (mut hand, asked) = Hand::found(er(20, status), Some(hanging(21)));
     assert!(asked.is_empty(), "{asked:?}");
     assert!(hand.after(599).is_empty());
     let asked = hand.after(1);

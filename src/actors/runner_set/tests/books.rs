@@ -20,6 +20,7 @@ fn report(name: &str, state: RunnerState) -> RunnerReport {
         job_finished: None,
         deleting: false,
         holds_resources: true,
+        lost: false,
         registered: true,
         ready: false,
         refused: false,
