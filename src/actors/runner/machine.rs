@@ -178,7 +178,12 @@ impl RunnerMachine {
 
     // === taking inputs in ===
 
+    /// An object of another name is none of ours, whoever owns it: what container hooks make for a
+    /// job is owned by the runner's pod, and others may make themselves owned by the runner.
     fn observe(&mut self, object: &Object) {
+        if object.meta().name.as_deref() != Some(&self.name) {
+            return;
+        }
         match object {
             Object::EphemeralRunner(er) => {
                 self.runner.observe(er.clone());
@@ -194,6 +199,9 @@ impl RunnerMachine {
     }
 
     fn observe_gone(&mut self, object: &ObjectRef, uid: &str) {
+        if object.name != self.name {
+            return;
+        }
         match object.kind {
             Kind::EphemeralRunner => {
                 self.runner.observe_gone(uid);

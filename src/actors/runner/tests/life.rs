@@ -5,7 +5,7 @@ use serde_json::json;
 use super::objects::*;
 use crate::actors::runner::{Origin, Tag};
 use crate::clock::after;
-use crate::messages::{Kind, KubeErrorKind, Object, RunnerCommand, RunnerState};
+use crate::messages::{Kind, KubeErrorKind, Object, ObjectRef, RunnerCommand, RunnerState};
 
 const REGISTER: &str = "register pool-runner-x7k2m in 11 at /work";
 
@@ -318,6 +318,45 @@ fn a_runner_whose_pod_hangs_in_deletion_fails_after_ten_minutes() {
     assert!(hand.after(599).is_empty());
     let asked = hand.after(1);
     assert!(asked[0].contains("PodHangs"), "{asked:?}");
+}
+
+/// Container hooks make pods and Secrets, and others may be owned by the runner too.
+#[test]
+fn only_an_object_of_its_own_name_is_the_runners() {
+    fn named<T>(object: &std::sync::Arc<T>) -> std::sync::Arc<T>
+    where
+        T: serde::Serialize + serde::de::DeserializeOwned,
+    {
+        let mut value = json!(**object);
+        value["metadata"]["name"] = json!(format!("{NAME}-workflow"));
+        std::sync::Arc::new(serde_json::from_value(value).unwrap())
+    }
+    let up = pod_in(21, "Running", running(), running());
+    let status = known(json!({ "ready": true }));
+    let (mut hand, _) = Hand::found(er(20, status.clone()), Some(up));
+    let over = pod_in(99, "Failed", ended(1), ended(0));
+    for object in [
+        Object::Pod(named(&over)),
+        Object::Secret(named(&secret(99, "7"))),
+        Object::EphemeralRunner(named(&er(99, deleted(json!({}))))),
+    ] {
+        assert_eq!(hand.observe(object), [""; 0]);
+    }
+    for (kind, uid) in [
+        (Kind::Pod, "pod-uid"),
+        (Kind::Secret, "secret-uid"),
+        (Kind::EphemeralRunner, "er-uid"),
+    ] {
+        let gone = ObjectRef::new(kind, "arc-runners", format!("{NAME}-workflow"));
+        let input = crate::messages::Input::Gone {
+            object: gone,
+            uid: uid.to_owned(),
+        };
+        assert_eq!(hand.step(input), [""; 0]);
+    }
+    assert!(!hand.stopped);
+    let asked = hand.sees_runner(er(100, deleted(status)));
+    assert_eq!(asked, ["remove 42"], "it still knows its own");
 }
 
 // === failures ===
