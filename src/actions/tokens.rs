@@ -136,7 +136,8 @@ impl Tokens {
             && !left.is_zero()
         {
             let mut error = failure.clone();
-            error.retry_after = Some(left);
+            // other credentials come with another client, and need not wait for this one
+            error.retry_after = Some(left).filter(|_| error.kind != ErrorKind::Unauthorized);
             return Err(error);
         }
         let in_use = state.token.as_ref().filter(|token| token.lasts(now, 0));
@@ -159,7 +160,7 @@ impl Tokens {
                 state.failures = state.failures.saturating_add(1);
                 let own = match in_use {
                     Some(_) => PATIENCE,
-                    None => rest(state.failures),
+                    None => rest(error.kind, state.failures),
                 };
                 let wait = error.retry_after.unwrap_or_default().max(own);
                 let until = sender.clock.now().saturating_add(wait);
@@ -301,10 +302,16 @@ fn refused(mut error: Error, hint: &str) -> Error {
     error
 }
 
-/// How long the service is left alone after so many failures in a row: 0, 1, 3, 7, 15 s. Each
-/// caller backs off for itself; this is for when there are many.
-fn rest(failures: u32) -> Duration {
-    Duration::from_secs((1 << failures.saturating_sub(1).min(4)) - 1)
+/// How long the service is left alone after so many failures in a row: 0, 1, 3, 7, 15 s, and 31 s
+/// when it refuses the credentials. Each caller backs off for itself; this is for when there are
+/// many.
+fn rest(kind: ErrorKind, failures: u32) -> Duration {
+    let longest = if kind == ErrorKind::Unauthorized {
+        5
+    } else {
+        4
+    };
+    Duration::from_secs((1 << failures.saturating_sub(1).min(longest)) - 1)
 }
 
 fn tenant(registration: Registration, now: Timestamp) -> Option<TenantToken> {

@@ -67,8 +67,8 @@ pub struct ListenerReport {
     /// What a person has to mend in what its Secrets are made from, whether it runs or not: one
     /// word and a sentence.
     pub problem: Option<(String, String)>,
-    /// Uid of the last pod whose listener ended since the Actions service does not know the scale
-    /// set: whether that is so has to be found out.
+    /// Names the last end of a listener that says that the Actions service does not know the scale
+    /// set, or makes it likely: whether that is so has to be found out.
     pub missed_scale_set: Option<String>,
 }
 

@@ -7,8 +7,10 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 use k8s_openapi::jiff::SignedDuration;
 use serde_json::{Map, Value};
 
-use super::health::{Health, health, nothing_runs};
+use super::health::{Cause, End, Health, Restarted, has_run, health, nothing_runs};
 use super::objects::{complete_metadata, delete, may_keep, remove};
+use super::restarts::{BuiltFrom, Restarts};
+use super::secrets::same_content;
 use super::state::ListenerMachine;
 use super::step::{Part, Step};
 use crate::actors::owned::{Difference, FREELY, Verb};
@@ -68,7 +70,11 @@ impl ListenerMachine {
 
     fn make_pod(&mut self, al: &AutoscalingListener, config: Option<&str>, step: &mut Step) {
         if let Some(uid) = self.restarts.vanished() {
-            self.note_end(al, &uid, "PodDeleted", "the pod was deleted", step);
+            self.note_end(al, &uid, &End::deleted(), step);
+        }
+        if config.is_some() && !step.reading {
+            let from = self.built_from(al);
+            self.restarts.may_build_from(from, same_content);
         }
         if !self.restarts.may_create(step.now, &mut step.wake) {
             let (reason, message) = self.restarts.reason().cloned().unwrap_or_default();
@@ -100,21 +106,16 @@ impl ListenerMachine {
         self.restarts.saw(&uid);
         match health(pod) {
             Health::Deleting(deadline) => {
-                self.note_end(al, &uid, "PodDeleted", "the pod was deleted", step);
+                self.note_end(al, &uid, &End::deleted(), step);
                 self.wait_for_end(al, pod, deadline, step);
             }
-            Health::Ended {
-                reason,
-                message,
-                scale_set_gone,
-            } => {
-                if scale_set_gone {
-                    // the scale set looks into it, which takes it less than the wait
-                    self.missed_scale_set = Some(uid.clone());
-                    self.restarts.give_time();
+            Health::Ended(mut end) => {
+                if end.cause == Cause::Disruption && !has_run(pod) && !self.restarts.has_run(&uid) {
+                    // a node that takes no pod in would have them made without end
+                    end.cause = Cause::Crash;
                 }
-                self.note_end(al, &uid, &reason, &message, step);
-                step.trouble(&reason, message);
+                self.note_end(al, &uid, &end, step);
+                step.trouble(&end.reason, end.message);
                 let grace = nothing_runs(pod).then_some(0);
                 delete(&mut self.parts.pod, Part::Pod, pod.clone(), grace, step);
             }
@@ -127,35 +128,78 @@ impl ListenerMachine {
                 step.trouble(&reason, message);
                 self.correct_pod(al, config, pod, step);
             }
-            Health::Running(since) => {
+            Health::Running { since, before } => {
                 let since = since.unwrap_or(step.now);
-                self.restarts.healthy_since(step.now, since, &mut step.wake);
+                if let Some(restarted) = before
+                    && !Restarts::is_healthy(step.now, since)
+                {
+                    self.note_restart(al, &uid, &restarted, step);
+                }
+                self.restarts
+                    .running_since(step.now, &uid, since, &mut step.wake);
                 self.correct_pod(al, config, pod, step);
             }
         }
     }
 
+    /// What a pod would be built from now.
+    fn built_from(&self, al: &AutoscalingListener) -> BuiltFrom {
+        BuiltFrom {
+            config: self.parts.config_secret.get().cloned(),
+            spec: listener_pod(al, None, &self.settings).spec,
+        }
+    }
+
     /// Takes the end of a pod into account, once.
-    fn note_end(
+    fn note_end(&mut self, al: &AutoscalingListener, uid: &str, end: &End, step: &mut Step) {
+        if end.cause == Cause::ScaleSetGone {
+            // the scale set looks into it, which takes it less than the wait
+            self.restarts.give_time();
+        }
+        let from = self.built_from(al);
+        if !self.restarts.ended(step.now, uid, end, from) {
+            return;
+        }
+        let next = match self.restarts.next() {
+            Some(time) => format!("the listener's pod is made again not before {time:.0}"),
+            None => "the listener's pod is made again at once".to_owned(),
+        };
+        self.tell_end(al, uid.to_owned(), end, &next, step);
+    }
+
+    /// Takes into account that the node has started a listener again that had ended, once.
+    fn note_restart(
         &mut self,
         al: &AutoscalingListener,
         uid: &str,
-        reason: &str,
-        message: &str,
+        restarted: &Restarted,
         step: &mut Step,
     ) {
-        if !self.restarts.ended(step.now, uid, reason, message) {
-            return;
+        let Restarted { end, count } = restarted;
+        if self.restarts.restarted(uid, *count, end) {
+            let next = "the node has started it again in the same pod";
+            self.tell_end(al, format!("{uid}/{count}"), end, next, step);
+        }
+    }
+
+    /// Tells of an end that was taken into account. `which` names it, and no other.
+    fn tell_end(
+        &mut self,
+        al: &AutoscalingListener,
+        which: String,
+        end: &End,
+        next: &str,
+        step: &mut Step,
+    ) {
+        let failed = end.cause != Cause::Disruption;
+        if end.cause == Cause::ScaleSetGone || (failed && self.restarts.is_doubtful()) {
+            self.missed_scale_set = Some(which);
         }
         // it may have ended because what it was built from is out of date
         self.refresh_sources();
-        let wait = match self.restarts.next() {
-            Some(time) => format!("not before {time:.0}"),
-            None => "at once".to_owned(),
-        };
-        let text = format!("{reason}: {message}; the listener's pod is made again {wait}");
+        let text = format!("{}: {}; {next}", end.reason, end.message);
         step.event(al, EventSeverity::Warning, "ListenerRestarted", text);
-        step.recreation(label_of_end(reason));
+        step.recreation(label_of_end(end));
     }
 
     /// Ends a pod that differs from the desired one where a live pod cannot be changed, or brings
@@ -292,13 +336,13 @@ fn difference(desired: &Pod, live: &Pod) -> Option<Difference> {
 }
 
 /// What the metric calls the end of a pod. The words of a kubelet are not bounded.
-fn label_of_end(reason: &str) -> &'static str {
-    match reason {
-        "PodDeleted" => "deleted",
-        "Evicted" => "evicted",
-        "NodeLost" => "node_lost",
-        "ScaleSetGone" => "scale_set_gone",
-        _ => "ended",
+fn label_of_end(end: &End) -> &'static str {
+    match (end.reason.as_str(), end.cause) {
+        ("PodDeleted", _) => "deleted",
+        ("NodeLost", _) => "node_lost",
+        ("Evicted", _) | (_, Cause::Disruption) => "evicted",
+        (_, Cause::ScaleSetGone) => "scale_set_gone",
+        (_, Cause::Crash) => "ended",
     }
 }
 

@@ -65,6 +65,6 @@ impl ListenerMachine {
         let annotations = pod.metadata.annotations.as_ref();
         let version = annotations.and_then(|all| all.get(LISTENER_CONFIG_RESOURCE_VERSION));
         version == Some(&self.parts.config_read.mark(config))
-            && matches!(health(pod), Health::Running(_))
+            && matches!(health(pod), Health::Running { .. })
     }
 }

@@ -107,7 +107,7 @@ const fn word(error: &ConfigError) -> &'static str {
 }
 
 /// Whether a listener reads the same from both.
-fn same_content(a: &Secret, b: &Secret) -> bool {
+pub(super) fn same_content(a: &Secret, b: &Secret) -> bool {
     let proxy = |secret: &Secret| {
         let annotations = secret.metadata.annotations.as_ref();
         annotations.and_then(|all| all.get(PROXY_VERSION)).cloned()

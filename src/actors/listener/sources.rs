@@ -13,11 +13,11 @@ use crate::messages::{
 };
 use crate::resources::Sources;
 
-/// For sources that are missing: a person has to make them, and expects an answer within a
-/// minute of doing so.
+/// For sources that are missing or may not be read: a person has to mend that, and what waits for
+/// it goes on within ten seconds.
 const MISSING: Schedule = Schedule {
     first_ms: 5_000,
-    cap_ms: 40_000,
+    cap_ms: 10_000,
 };
 
 /// Reason for one that cannot be read.
@@ -36,8 +36,18 @@ struct Source {
     /// Another read was asked for while one was in flight.
     again: bool,
     failures: u32,
-    /// When to read it next; absent: now.
-    due: Option<Timestamp>,
+    due: Due,
+}
+
+/// When a source is read next.
+#[derive(Debug, Default)]
+enum Due {
+    #[default]
+    Now,
+    /// A period after this time, at which it was read.
+    APeriodAfter(Timestamp),
+    /// Then.
+    At(Timestamp),
 }
 
 #[derive(Debug, Default)]
@@ -53,22 +63,27 @@ impl SourceReader {
     /// Has every source read again. One that failed keeps its back-off.
     pub fn refresh(&mut self) {
         for source in self.known.values_mut().filter(|one| one.failures == 0) {
-            source.due = None;
+            source.due = Due::Now;
             source.again = source.in_flight;
         }
     }
 
-    /// Sends the reads that are due. Answers with all sources once each was read; one that is
+    /// Sends the reads that are due, `period` after the last. Answers with all sources once each was read; one that is
     /// missing is left out, and what is built names it. `step.reading` says whether newer copies
     /// are on their way.
-    pub fn gather(&mut self, wanted: Vec<ObjectRef>, step: &mut Step) -> Option<Sources> {
+    pub fn gather(
+        &mut self,
+        wanted: Vec<ObjectRef>,
+        period: SignedDuration,
+        step: &mut Step,
+    ) -> Option<Sources> {
         let wanted: BTreeSet<ObjectRef> = wanted.into_iter().collect();
         self.known.retain(|name, _| wanted.contains(name));
         let mut sources = Sources::default();
         let mut complete = true;
         for name in wanted {
             let source = self.known.entry(name.clone()).or_default();
-            source.read_if_due(&name, step);
+            source.read_if_due(&name, period, step);
             step.reading |= source.in_flight;
             complete &= source.collect(&name, &mut sources, step);
         }
@@ -101,17 +116,21 @@ impl SourceReader {
         now: Timestamp,
         name: &ObjectRef,
         result: &Result<KubeAnswer, KubeError>,
-        sync_period: SignedDuration,
     ) {
         if let Some(source) = self.known.get_mut(name) {
-            source.finish(now, name, result, sync_period);
+            source.finish(now, name, result);
         }
     }
 }
 
 impl Source {
-    fn read_if_due(&mut self, name: &ObjectRef, step: &mut Step) {
-        match self.due {
+    fn read_if_due(&mut self, name: &ObjectRef, period: SignedDuration, step: &mut Step) {
+        let due = match self.due {
+            Due::Now => None,
+            Due::APeriodAfter(time) => Some(time.saturating_add(period).unwrap_or(time)),
+            Due::At(time) => Some(time),
+        };
+        match due {
             _ if self.in_flight => {}
             Some(time) if time > step.now => step.wake.at(time),
             _ => {
@@ -137,21 +156,18 @@ impl Source {
         true
     }
 
-    fn finish(
-        &mut self,
-        now: Timestamp,
-        name: &ObjectRef,
-        result: &Result<KubeAnswer, KubeError>,
-        sync_period: SignedDuration,
-    ) {
+    fn finish(&mut self, now: Timestamp, name: &ObjectRef, result: &Result<KubeAnswer, KubeError>) {
         self.in_flight = false;
         let again = std::mem::take(&mut self.again);
         match result {
             Ok(KubeAnswer::Object(object)) => {
                 self.state = State::Read(object.clone());
                 self.failures = 0;
-                let due = now.saturating_add(sync_period).unwrap_or(now);
-                self.due = (!again).then_some(due);
+                self.due = if again {
+                    Due::Now
+                } else {
+                    Due::APeriodAfter(now)
+                };
                 return;
             }
             Err(error) if error.kind == KubeErrorKind::Forbidden => {
@@ -166,7 +182,7 @@ impl Source {
             _ => self.state = State::Missing,
         }
         self.failures = self.failures.saturating_add(1);
-        self.due = Some(MISSING.until(now, self.failures, &name.to_string()));
+        self.due = Due::At(MISSING.until(now, self.failures, &name.to_string()));
     }
 }
 

@@ -28,6 +28,10 @@ use crate::resources::{
     listener_role_binding, listener_service_account, listener_sources,
 };
 
+/// How often the sources are read while a listener that failed waits for its next try: what was
+/// mended in them ends the wait.
+const WAITING_PERIOD: SignedDuration = SignedDuration::from_secs(8);
+
 /// Decides everything about one listener.
 #[derive(Debug)]
 pub struct ListenerMachine {
@@ -42,7 +46,7 @@ pub struct ListenerMachine {
     /// What a person has to mend in the sources: one word and a sentence.
     pub(super) problem: Option<(String, String)>,
     pub(super) restarts: Restarts,
-    /// The last pod whose listener ended since the service does not know the scale set.
+    /// The last end of a listener that puts in doubt whether the service knows the scale set.
     pub(super) missed_scale_set: Option<String>,
     /// The AutoscalingRunnerSet is gone.
     orphaned: bool,
@@ -126,8 +130,7 @@ impl ListenerMachine {
                 self.finish(now, part, verb, &result);
             }
             Input::Kube(ListenerTag::Source(name), result) => {
-                let period = self.sync_period();
-                self.sources.finish(now, &name, &result, period);
+                self.sources.finish(now, &name, &result);
             }
             Input::Command(ListenerCommand::RefreshSources) => self.refresh_sources(),
             Input::Command(ListenerCommand::Orphaned) => self.orphaned = true,
@@ -343,7 +346,12 @@ impl ListenerMachine {
     /// One after the other, each needing those before it.
     fn keep_parts(&mut self, al: &AutoscalingListener, step: &mut Step) {
         self.read_unknown(al, step);
-        let sources = self.sources.gather(listener_sources(al), step);
+        let period = if self.restarts.waits(step.now) {
+            WAITING_PERIOD.min(self.sync_period())
+        } else {
+            self.sync_period()
+        };
+        let sources = self.sources.gather(listener_sources(al), period, step);
         if let Some(refused) = self.sources.refused() {
             self.problem = Some(refused);
         }

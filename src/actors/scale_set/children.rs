@@ -68,8 +68,8 @@ impl ScaleSetMachine {
         let name = report.name.clone();
         let child = self.listeners.entry(name.clone()).or_default();
         child.told = false;
-        if let Some(pod) = &report.missed_scale_set {
-            self.registration.missed(pod);
+        if let Some(end) = &report.missed_scale_set {
+            self.registration.missed(end);
         }
         if let Some(object) = &report.listener {
             child.object.observe(object.clone());

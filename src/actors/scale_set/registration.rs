@@ -7,10 +7,18 @@ use crate::messages::{
     ActionsAnswer, ActionsCall, ActionsError, ActionsErrorKind, RunnerScaleSet, Tenant,
 };
 
-/// For calls that failed. After a Secret was mended, a listener is to be there within a minute.
+/// For calls that failed.
 const CALLS: Schedule = Schedule {
     first_ms: 1_000,
     cap_ms: 40_000,
+};
+
+/// For calls that need other credentials or another configuration: these are read again with each
+/// call, and what was mended in them counts within ten seconds. (Refused credentials are not shown
+/// to the service so often; that is the client's business.)
+const UNTIL_MENDED: Schedule = Schedule {
+    first_ms: 1_000,
+    cap_ms: 10_000,
 };
 
 /// Where the registration stands.
@@ -41,7 +49,7 @@ pub struct Registration {
     /// The service has shown the scale set since the last listener was created or ended for want
     /// of it.
     pub(super) confirmed: bool,
-    /// The pod of the last listener that ended for want of the scale set.
+    /// The last end of a listener that may have been for want of the scale set.
     pub(super) missed_by: Option<String>,
     /// Since then the service has not said whether it knows the scale set.
     pub(super) missed: bool,
@@ -64,11 +72,11 @@ impl Registration {
         self.confirmed = false;
     }
 
-    /// The listener in that pod has ended since the service does not know the scale set: before
-    /// the next one it is looked at again.
-    pub fn missed(&mut self, pod: &str) {
-        if self.missed_by.as_deref() != Some(pod) {
-            self.missed_by = Some(pod.to_owned());
+    /// A listener has ended, maybe since the service does not know the scale set: before the next
+    /// one it is looked at again.
+    pub fn missed(&mut self, end: &str) {
+        if self.missed_by.as_deref() != Some(end) {
+            self.missed_by = Some(end.to_owned());
             self.missed = true;
             self.confirmed = false;
         }
@@ -212,7 +220,7 @@ impl Registration {
             self.group = None;
         }
         self.failures = self.failures.saturating_add(1);
-        let own = CALLS.until(now, self.failures, who);
+        let own = schedule_of(error.kind).until(now, self.failures, who);
         let asked = error
             .retry_after
             .and_then(|wait| now.saturating_add(wait).ok());
@@ -262,6 +270,16 @@ fn without_ids(message: &str) -> &str {
     [" (ActivityId ", " (X-GitHub-Request-Id "]
         .iter()
         .fold(message, |rest, ids| rest.split(ids).next().unwrap_or(rest))
+}
+
+/// How long to wait after an error.
+const fn schedule_of(kind: ActionsErrorKind) -> Schedule {
+    match kind {
+        ActionsErrorKind::Credentials
+        | ActionsErrorKind::Config
+        | ActionsErrorKind::Unauthorized => UNTIL_MENDED,
+        _ => CALLS,
+    }
 }
 
 /// Whether a person has to mend something before the call can succeed.

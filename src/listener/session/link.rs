@@ -1,11 +1,15 @@
 //! The message session itself: opened, held by another, refreshed, lost, closed.
 
+use std::time::Duration;
+
 use super::vocabulary::Note;
 use super::{Failure, FailureKind, Session, Statistics};
 
 /// So many answers in a row, over a quarter of a minute, must say that the scale set does not
 /// exist before that is believed: a service that was restarted may say so once.
 const DISOWNED: u32 = 5;
+/// A session that another holds is not asked for again sooner than this.
+const HELD_FOR: Duration = Duration::from_secs(2);
 /// So often is a refresh tried that is refused for no reason of its own.
 const REFRESHES: u32 = 3;
 
@@ -23,7 +27,10 @@ impl Session {
             }
             Err(failure) if failure.kind == FailureKind::SessionConflict => {
                 self.disowned = 0;
-                self.wait = Some(self.back_off(failure.retry_after));
+                // 2, 4, 8, … s: who holds it needs some time to let go of it
+                self.failures = self.failures.max(1);
+                let wait = self.back_off(failure.retry_after);
+                self.wait = Some(wait.max(HELD_FOR));
                 self.notes.push(Note::Held(failure));
             }
             Err(failure) if failure.kind == FailureKind::ScaleSetNotFound => {
