@@ -27,8 +27,8 @@ use super::transport::{TransportOptions, Transports};
 use super::vault::KeyVault;
 use crate::api::constants::keys;
 use crate::api::{
-    AZURE_KEY_VAULT, AzureKeyVaultConfig, ConfigUrl, Credentials, ProxyConfig, ProxyServerConfig,
-    VaultConfig,
+    AZURE_KEY_VAULT, AzureKeyVaultConfig, ConfigUrl, Credentials, Policy, ProxyConfig,
+    ProxyServerConfig, VaultConfig,
 };
 use crate::clock::Clock;
 use crate::messages::{
@@ -66,6 +66,8 @@ pub struct ClientsOptions {
     pub sync_period: Duration,
     /// Proxies of tenants that name none, as the process's environment gives them.
     pub default_proxies: Proxies,
+    /// Which services and vaults may be called.
+    pub policy: Policy,
     /// Told of every request.
     pub observer: Option<Arc<dyn Observer>>,
 }
@@ -78,6 +80,7 @@ impl Default for ClientsOptions {
             concurrency: 32,
             sync_period: Duration::from_secs(60),
             default_proxies: Proxies::default(),
+            policy: Policy::default(),
             observer: None,
         }
     }
@@ -294,6 +297,9 @@ impl Shared {
     ) -> Result<Arc<Client>, ActionsError> {
         let url =
             ConfigUrl::parse(&tenant.config_url).map_err(|error| config(error.to_string()))?;
+        // before the credentials are read: they are for none that may not be called
+        let policy = &self.options.policy;
+        policy.check_config_url(&url).map_err(config)?;
         let secrets = KubernetesSecrets {
             sources: &self.sources,
             namespace: &tenant.namespace,
@@ -376,6 +382,7 @@ impl Shared {
                 vault.vault_type
             )));
         }
+        self.options.policy.check_vault(vault).map_err(config)?;
         let azure = vault.azure_key_vault.clone().ok_or_else(|| {
             let message = "vaultConfig.azureKeyVault is not set: give url, tenantId, clientId \
                            and certificatePath";

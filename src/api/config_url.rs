@@ -190,8 +190,20 @@ impl ConfigUrl {
         }
     }
 
-    fn host(&self) -> &str {
+    /// Host in lower case, without the port.
+    #[must_use]
+    pub fn host(&self) -> &str {
         host_and_port(&self.authority).0
+    }
+
+    /// The port in effect: the URL's, else its scheme's.
+    #[must_use]
+    pub fn port(&self) -> Option<u16> {
+        match host_and_port(&self.authority).1 {
+            Some(port) => port.parse().ok(),
+            None if self.scheme == "http" => Some(80),
+            None => Some(443),
+        }
     }
 }
 

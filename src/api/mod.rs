@@ -16,6 +16,7 @@ mod listener_config;
 mod located;
 mod manifest;
 mod names;
+mod policy;
 mod schema;
 mod schema_facts;
 mod structure;
@@ -45,5 +46,6 @@ pub use ephemeral_runner_set::{
 };
 pub use listener_config::{ListenerConfig, ListenerVault, ListenerVaultProxy};
 pub use manifest::{ManifestError, ManifestObject, ManifestProblem, read_manifests};
+pub use policy::{AllowedHosts, HostPattern, ListenerTemplatePolicy, Policy};
 pub use structure::structure_problems;
 pub use validation::{FieldProblem, MAX_SCALE_SET_NAME, ValidationErrors};

@@ -40,6 +40,14 @@ pub struct ValidationErrors {
 }
 
 impl ValidationErrors {
+    /// As an error, if there are any.
+    pub(super) fn of(problems: Vec<FieldProblem>) -> Result<(), Self> {
+        if problems.is_empty() {
+            return Ok(());
+        }
+        Err(Self { problems })
+    }
+
     /// The problems, in the order of the fields.
     #[must_use]
     pub fn problems(&self) -> &[FieldProblem] {
@@ -89,12 +97,7 @@ struct Check {
 
 impl Check {
     fn end(self) -> Result<(), ValidationErrors> {
-        if self.problems.is_empty() {
-            return Ok(());
-        }
-        Err(ValidationErrors {
-            problems: self.problems,
-        })
+        ValidationErrors::of(self.problems)
     }
 
     fn problem(&mut self, path: impl Into<String>, message: impl Into<String>) {

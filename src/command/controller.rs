@@ -15,6 +15,7 @@ use super::{duration, telemetry};
 use crate::actions::{Clients, ClientsOptions, Proxies, ReqwestTransports, UserAgent};
 use crate::actors::{CallMetrics, ControllerOptions, KubeSources, UnregistrarTask, Workers};
 use crate::api::constants::env;
+use crate::api::{AllowedHosts, HostPattern, ListenerTemplatePolicy, Policy};
 use crate::clock::Clock;
 use crate::kube_io::{Candidate, KubeIo, Limiter, connect};
 use crate::metrics::Metrics;
@@ -108,6 +109,30 @@ pub struct Args {
     /// for this long; without it, such a pod is reported and left.
     #[arg(long, value_parser = duration::parse, value_name = "DURATION")]
     force_delete_lost_pods_after: Option<Duration>,
+
+    /// What listenerTemplate of a scale set may contain: compatible (everything, as with ARC) or
+    /// restricted (nothing that reaches beyond the listener's pod); for clusters whose users do
+    /// not trust each other.
+    #[arg(long, default_value = "compatible", value_name = "POLICY")]
+    listener_template_policy: ListenerTemplatePolicy,
+
+    /// Hosts that githubConfigUrl may name, as github.com, ghes.acme.io:8443 or *.ghe.com, with
+    /// commas between; empty allows all.
+    #[arg(long, default_value = "", value_parser = parse_hosts, value_name = "HOSTS")]
+    allowed_config_hosts: AllowedHosts,
+
+    /// Hosts of the vaults that vaultConfig may name, in the same form; empty allows all.
+    #[arg(long, default_value = "", value_parser = parse_hosts, value_name = "HOSTS")]
+    allowed_vaults: AllowedHosts,
+}
+
+/// Hosts with commas between.
+fn parse_hosts(text: &str) -> Result<AllowedHosts, String> {
+    let hosts = text.split(',').map(str::trim);
+    hosts
+        .filter(|host| !host.is_empty())
+        .map(str::parse::<HostPattern>)
+        .collect()
 }
 
 /// A namespace, or nothing. A name that is none would make requests to other paths.
@@ -205,6 +230,11 @@ fn settings(args: &Args, environment: &Environment) -> anyhow::Result<Controller
         sync_period: args.sync_period.max(Duration::from_secs(1)),
         force_delete_lost_pods_after: args.force_delete_lost_pods_after,
         force_ghes: environment.force_ghes,
+        policy: Policy {
+            listener_template: args.listener_template_policy,
+            config_hosts: args.allowed_config_hosts.clone(),
+            vaults: args.allowed_vaults.clone(),
+        },
         ..ControllerSettings::default()
     })
 }
@@ -346,6 +376,7 @@ fn controller_options(
             force_ghes: environment.force_ghes,
             sync_period: settings.sync_period,
             default_proxies: environment.proxies.clone(),
+            policy: settings.policy.clone(),
             observer: Some(Arc::new(CallMetrics(metrics.clone()))),
             ..ClientsOptions::default()
         },
@@ -488,6 +519,9 @@ mod tests {
             ("--sync-period=soon", "90s"),
             ("--force-delete-lost-pods-after=1x", "90s"),
             ("--enable-leader-election=perhaps", "true"),
+            ("--listener-template-policy=strict", "restricted"),
+            ("--allowed-config-hosts=https://github.com", "ghes.acme.io"),
+            ("--allowed-vaults=*", "*.ghe.com"),
         ] {
             let error = parse(&[argument]).unwrap_err().to_string();
             let (flag, value) = argument.split_once('=').unwrap();

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::api::Policy;
+
 /// Settings of one controller process. Resolved once, at the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControllerSettings {
@@ -32,6 +34,8 @@ pub struct ControllerSettings {
     pub force_delete_lost_pods_after: Option<Duration>,
     /// Every host is treated as a GitHub Enterprise Server, by the listeners as well.
     pub force_ghes: bool,
+    /// What scale sets may ask for in the controller's namespace and of its identity.
+    pub policy: Policy,
 }
 
 impl ControllerSettings {
@@ -69,6 +73,7 @@ impl Default for ControllerSettings {
             sync_period: Duration::from_secs(60),
             force_delete_lost_pods_after: None,
             force_ghes: false,
+            policy: Policy::default(),
         }
     }
 }

@@ -174,6 +174,7 @@ impl RunningController {
                 ..UserAgent::default()
             },
             sync_period: world.settings.sync_period,
+            policy: world.settings.policy.clone(),
             observer: Some(Arc::new(CallMetrics(metrics.clone()))),
             ..ClientsOptions::default()
         };

@@ -574,3 +574,52 @@ async fn a_rotated_proxy_password_is_used_by_the_call_that_finds_the_old_one_ref
     cluster.put_secret("login", &[("username", "me"), ("password", "new")]);
     call().await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_service_or_vault_that_is_not_allowed_is_neither_called_nor_shown_a_credential() {
+    let mut world = world();
+    world.clients = Clients::new(
+        world.cluster.clone(),
+        world.transports.clone(),
+        Clock::simulated("2026-01-02T03:04:05Z".parse().unwrap()),
+        ClientsOptions {
+            policy: Policy {
+                config_hosts: ["github.com".parse().unwrap()].into_iter().collect(),
+                vaults: ["ours.vault.azure.net".parse().unwrap()]
+                    .into_iter()
+                    .collect(),
+                ..Policy::default()
+            },
+            ..ClientsOptions::default()
+        },
+    );
+    world.call(tenant()).await.unwrap();
+    let made = world.transports.options.lock().unwrap().len();
+    let reads = world.cluster.reads();
+
+    let elsewhere = Tenant {
+        config_url: "https://ghes.evil.io/acme".to_owned(),
+        ..tenant()
+    };
+    let error = world.refusal(elsewhere).await;
+    assert_eq!(error.kind, ActionsErrorKind::Config);
+    assert!(error.message.contains("--allowed-config-hosts"), "{error}");
+
+    let vault = Tenant {
+        vault: Some(VaultConfig {
+            vault_type: AZURE_KEY_VAULT.to_owned(),
+            azure_key_vault: Some(AzureKeyVaultConfig {
+                url: "https://theirs.vault.azure.net".to_owned(),
+                ..AzureKeyVaultConfig::default()
+            }),
+            ..VaultConfig::default()
+        }),
+        ..tenant()
+    };
+    let error = world.refusal(vault).await;
+    assert_eq!(error.kind, ActionsErrorKind::Config);
+    assert!(error.message.contains("--allowed-vaults"), "{error}");
+
+    assert_eq!(world.transports.options.lock().unwrap().len(), made);
+    assert_eq!(world.cluster.reads(), reads);
+}

@@ -214,7 +214,10 @@ impl ScaleSetMachine {
     }
 
     fn keep(&mut self, ars: &AutoscalingRunnerSet, step: &mut Step) {
-        if !self.keep_finalizer(ars, step) || !self.keep_valid(ars, step) {
+        if !self.keep_finalizer(ars, step)
+            || !self.keep_valid(ars, step)
+            || !self.keep_permitted(ars, step)
+        {
             return;
         }
         self.judge_version(ars, step);
@@ -257,6 +260,30 @@ impl ScaleSetMachine {
             self.settle(TOPIC);
             return true;
         };
+        step.findings.ready = Finding::fails(TOPIC, &problem);
+        self.announce(ars, EventSeverity::Warning, TOPIC, problem, step);
+        false
+    }
+
+    /// Nothing is made of a spec that asks for what the operator does not allow. A listener that
+    /// was made of one that was allowed goes on; one that has what is not allowed any more goes.
+    fn keep_permitted(&mut self, ars: &AutoscalingRunnerSet, step: &mut Step) -> bool {
+        const TOPIC: &str = "NotAllowed";
+        let settings = self.settings.clone();
+        let Err(problems) = settings.policy.check(ars) else {
+            self.settle(TOPIC);
+            return true;
+        };
+        let problem = problems.to_string();
+        let goes_on = self.listeners.iter().find(|(_, child)| {
+            let live = child.object.get();
+            live.is_some_and(|live| settings.policy.allows_listener(&live.spec))
+        });
+        let goes_on = goes_on.map(|(name, _)| name.clone());
+        self.remove_listeners(goes_on.as_deref(), step);
+        if goes_on.is_none() {
+            step.findings.listener = Finding::fails(TOPIC, &problem);
+        }
         step.findings.ready = Finding::fails(TOPIC, &problem);
         self.announce(ars, EventSeverity::Warning, TOPIC, problem, step);
         false

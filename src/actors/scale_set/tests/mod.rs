@@ -6,6 +6,7 @@ mod faults;
 mod life;
 mod observed;
 mod outdated;
+mod permitted;
 mod registration;
 mod revisions;
 mod telling;

@@ -15,6 +15,7 @@ use crate::actors::{EffectOf, InputOf, Machine};
 use crate::api::constants::finalizers;
 use crate::api::{
     AutoscalingListener, AutoscalingRunnerSet, AutoscalingRunnerSetPhase, EphemeralRunnerSet,
+    Policy,
 };
 use crate::clock::{Timestamp, after};
 use crate::messages::{
@@ -597,6 +598,15 @@ impl World {
             }
         }
         false
+    }
+
+    /// A new process with this policy.
+    pub fn restart_with(&mut self, policy: Policy) {
+        self.settings = Arc::new(ControllerSettings {
+            policy,
+            ..(*self.settings).clone()
+        });
+        self.restart();
     }
 
     /// Forgets everything, as a new process does.
