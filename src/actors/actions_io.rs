@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 
 use super::world::ActionsIo;
 use crate::actions::{Clients, Observer, Sources};
-use crate::kube_io::KubeIo;
+use crate::kube_io::{Fence, KubeIo};
 use crate::messages::{ActionsAnswer, ActionsError, ActionsRequest, KubeError};
 use crate::metrics::Metrics;
 
@@ -19,6 +19,28 @@ impl ActionsIo for Clients {
     ) -> BoxFuture<'static, Result<ActionsAnswer, ActionsError>> {
         let clients = self.clone();
         Box::pin(async move { Self::run(&clients, request).await })
+    }
+}
+
+/// Calls the Actions service while this process may write. A call that the fence holds back is
+/// never answered.
+pub struct Fenced {
+    /// The service.
+    pub actions: Arc<dyn ActionsIo>,
+    /// What calls pass.
+    pub fence: Fence,
+}
+
+impl ActionsIo for Fenced {
+    fn run(
+        &self,
+        request: ActionsRequest,
+    ) -> BoxFuture<'static, Result<ActionsAnswer, ActionsError>> {
+        let (actions, fence) = (self.actions.clone(), self.fence.clone());
+        Box::pin(async move {
+            let _writing = fence.pass().await;
+            actions.run(request).await
+        })
     }
 }
 

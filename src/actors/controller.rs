@@ -20,12 +20,12 @@ use super::inbox::Inbox;
 use super::router::{ActorKey, Router, Sighting};
 use super::scale_set::{GaugeLabels, ScaleSetCommand, ScaleSetMachine, ScaleSetReport};
 use super::watch::{Gate, Watch, WatchLost};
-use super::workers::Workers;
+use super::workers::{WorkerEnded, Workers};
 use super::world::{ActionsIo, Journal, Unregister, World};
 use crate::api::constants::labels;
 use crate::api::{AutoscalingListener, AutoscalingRunnerSet, EphemeralRunner, EphemeralRunnerSet};
 use crate::clock::Clock;
-use crate::kube_io::{EventPublisher, KubeIo, Limiter};
+use crate::kube_io::{EventPublisher, Fence, KubeIo, Limiter};
 use crate::messages::{Input, Kind, KubeObject, Object};
 use crate::metrics::Metrics;
 use crate::resources::ControllerSettings;
@@ -44,6 +44,8 @@ pub struct ControllerOptions {
     pub client: Client,
     /// Limit on requests to it.
     pub limiter: Arc<Limiter>,
+    /// What all writes pass.
+    pub fence: Fence,
     /// The Actions service.
     pub actions: Arc<dyn ActionsIo>,
     /// Removal of runners.
@@ -64,20 +66,33 @@ pub struct ControllerOptions {
     pub journal: Option<Journal>,
 }
 
-/// Runs the controller until a watch is lost. To be called inside a `LocalSet`; the actors live
+/// Why a controller cannot go on; the process is to start anew.
+#[derive(Debug, thiserror::Error)]
+pub enum ControllerError {
+    /// A watch cannot be established any more.
+    #[error(transparent)]
+    Watch(#[from] WatchLost),
+    /// Scale sets have nobody who looks after them.
+    #[error(transparent)]
+    Worker(#[from] WorkerEnded),
+}
+
+/// Runs the controller until it cannot go on. To be called inside a `LocalSet`; the actors live
 /// as long as that does.
 ///
 /// # Errors
 ///
-/// When a watch cannot be established any more.
-pub async fn run(options: ControllerOptions) -> Result<Infallible, WatchLost> {
+/// When a watch cannot be established any more, or a worker has ended.
+pub async fn run(mut options: ControllerOptions) -> Result<Infallible, ControllerError> {
+    let worker_ended = options.workers.ended();
     let client = options.client;
     let events = EventPublisher::new(client.clone(), options.clock.clone());
+    let kube = KubeIo::new(client, options.limiter, options.metrics.clone());
     let world = Arc::new(World {
-        kube: KubeIo::new(client, options.limiter, options.metrics.clone()),
+        kube: kube.behind(options.fence.clone()),
         actions: options.actions,
         unregistrar: options.unregistrar,
-        events,
+        events: events.behind(options.fence),
         clock: options.clock,
         metrics: options.metrics,
         router: Router::default(),
@@ -98,13 +113,22 @@ pub async fn run(options: ControllerOptions) -> Result<Infallible, WatchLost> {
     }
     .start();
     let mut watches = start_watches(&world, &controller, &gate, options.namespace.as_deref());
-    loop {
-        // they end only by being lost; a panic in one is a bug, and the process starts anew
-        match watches.join_next().await {
-            Some(Ok(lost)) => return Err(lost),
-            Some(Err(error)) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-            _ => {}
+    let watch_lost = async {
+        loop {
+            // they end only by being lost; a panic in one is a bug, and the process starts anew
+            match watches.join_next().await {
+                Some(Ok(lost)) => return lost,
+                Some(Err(error)) if error.is_panic() => {
+                    std::panic::resume_unwind(error.into_panic())
+                }
+                _ => {}
+            }
         }
+    };
+    tokio::select! {
+        biased;
+        ended = worker_ended => Err(ended.into()),
+        lost = watch_lost => Err(lost.into()),
     }
 }
 

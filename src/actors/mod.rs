@@ -28,13 +28,13 @@ mod watch;
 mod workers;
 mod world;
 
-pub use actions_io::{CallMetrics, KubeSources};
-pub use controller::{ControllerOptions, run as run_controller};
+pub use actions_io::{CallMetrics, Fenced, KubeSources};
+pub use controller::{ControllerError, ControllerOptions, run as run_controller};
 pub use inbox::{Deliver, Inbox};
 pub use machine::{Coalesce, EffectOf, InputOf, Machine};
 pub use router::{ActorKey, ActorKind, Router, Sighting};
 pub use shell::{Birth, Childless, Family, Shell};
 pub use unregistrar_task::UnregistrarTask;
 pub use watch::WatchLost;
-pub use workers::Workers;
+pub use workers::{WorkerEnded, Workers};
 pub use world::{ActionsIo, Journal, Unregister, World};

@@ -11,13 +11,16 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::LocalSet;
 
+use super::leadership::run_while_leading;
 use super::{duration, telemetry};
 use crate::actions::{Clients, ClientsOptions, Proxies, ReqwestTransports, UserAgent};
-use crate::actors::{CallMetrics, ControllerOptions, KubeSources, UnregistrarTask, Workers};
+use crate::actors::{
+    ActionsIo, CallMetrics, ControllerOptions, Fenced, KubeSources, UnregistrarTask, Workers,
+};
 use crate::api::constants::env;
 use crate::api::{AllowedHosts, HostPattern, ListenerTemplatePolicy, Policy};
 use crate::clock::Clock;
-use crate::kube_io::{Candidate, KubeIo, Limiter, connect};
+use crate::kube_io::{Candidate, Fence, KubeIo, Limiter, connect};
 use crate::metrics::Metrics;
 use crate::metrics::http::{Endpoint, parse_address};
 use crate::resources::ControllerSettings;
@@ -265,7 +268,10 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         .enable_all()
         .build()
         .context("the async runtime could not be started")?;
-    LocalSet::new().block_on(&runtime, serve(args, environment, settings))
+    let ended = LocalSet::new().block_on(&runtime, serve(args, environment, settings));
+    // a name that is still being looked up must not hold the process
+    runtime.shutdown_background();
+    ended
 }
 
 async fn serve(
@@ -280,73 +286,65 @@ async fn serve(
         "no way to a cluster: run inside a pod, or set KUBECONFIG to a kubeconfig file (for a \
          cluster in this process, see `impresario demo`)",
     )?;
-    let client = connect(config).context("the client for the API server")?;
+    let client = connect(config.clone()).context("the client for the API server")?;
     let mut terminate = signal(SignalKind::terminate()).context("SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT")?;
-    let stop = async {
+    let stop = async move {
         tokio::select! {
             biased;
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
+        tracing::info!("told to stop");
     };
-    tokio::pin!(stop);
-
-    let identity = environment
-        .hostname
-        .clone()
-        .unwrap_or_else(|| format!("impresario-{}", std::process::id()));
-    let mut candidate = args.enable_leader_election.then(|| {
-        Candidate::new(
-            client.clone(),
-            Clock::system(),
-            &settings.namespace,
-            &args.leader_election_id,
-            &identity,
-        )
-    });
     let leads = metrics
         .leader
         .with_label_values(&[args.leader_election_id.as_str()]);
-    if let Some(candidate) = &mut candidate {
-        leads.set(0);
+    leads.set(0);
+    let (candidate, fence) = if args.enable_leader_election {
         // a standby is ready, or a rollout would wait for ever
         ready.store(true, Ordering::Relaxed);
-        tokio::select! {
-            biased;
-            () = &mut stop => return Ok(()),
-            () = candidate.acquire() => {}
-        }
-        tracing::info!(lease = args.leader_election_id, "this controller leads");
-    }
-    leads.set(1);
-    let controller = crate::actors::run_controller(controller_options(
-        &args,
-        &environment,
-        settings,
-        client,
-        metrics,
-        ready,
-    )?);
-    let held = async {
-        match &mut candidate {
-            Some(candidate) => candidate.hold().await,
-            None => std::future::pending().await,
+        let fence = Fence::shut();
+        // connections of its own: a renewal must not wait behind other requests
+        let client = connect(config).context("the client for the lease")?;
+        let candidate = Candidate::new(
+            client,
+            Clock::system(),
+            &settings.namespace,
+            &args.leader_election_id,
+            &identity(environment.hostname.as_deref())?,
+            fence.clone(),
+        );
+        (Some(candidate), fence)
+    } else {
+        (None, Fence::open())
+    };
+    let work = {
+        let fence = fence.clone();
+        move || {
+            leads.set(1);
+            tracing::info!(lease = args.leader_election_id, "this controller leads");
+            let options =
+                controller_options(&args, &environment, settings, client, fence, metrics, ready)?;
+            Ok(async move {
+                match crate::actors::run_controller(options).await {
+                    Ok(never) => match never {},
+                    Err(ended) => anyhow::Error::from(ended),
+                }
+            })
         }
     };
-    let ended = tokio::select! {
-        biased;
-        () = &mut stop => Ok(()),
-        lost = held => return Err(lost.into()),
-        ended = controller => match ended {
-            Ok(never) => match never {},
-            Err(lost) => Err(anyhow::Error::from(lost)),
-        },
-    };
-    if let Some(candidate) = &mut candidate {
-        candidate.release().await;
-    }
-    ended
+    run_while_leading(candidate, fence, stop, work).await
+}
+
+/// The name of this process as a candidate. Pods in the network of their node, and processes on
+/// one machine, share a host name; two of one name would both take the lease for their own.
+fn identity(hostname: Option<&str>) -> anyhow::Result<String> {
+    let mut tail = [0; 8];
+    aws_lc_rs::rand::fill(&mut tail)
+        .map_err(|_| anyhow::anyhow!("the operating system gives no random numbers"))?;
+    let host = hostname.unwrap_or("impresario");
+    Ok(format!("{host}_{:016x}", u64::from_ne_bytes(tail)))
 }
 
 fn controller_options(
@@ -354,6 +352,7 @@ fn controller_options(
     environment: &Environment,
     settings: ControllerSettings,
     client: Client,
+    fence: Fence,
     metrics: Arc<Metrics>,
     ready: Arc<AtomicBool>,
 ) -> anyhow::Result<ControllerOptions> {
@@ -363,7 +362,7 @@ fn controller_options(
         args.k8s_client_rate_limiter_burst,
     ));
     let sources = KubeIo::new(client.clone(), limiter.clone(), metrics.clone());
-    let actions = Arc::new(Clients::new(
+    let clients = Clients::new(
         Arc::new(KubeSources(sources)),
         Arc::new(ReqwestTransports),
         clock.clone(),
@@ -380,7 +379,11 @@ fn controller_options(
             observer: Some(Arc::new(CallMetrics(metrics.clone()))),
             ..ClientsOptions::default()
         },
-    ));
+    );
+    let actions: Arc<dyn ActionsIo> = Arc::new(Fenced {
+        actions: Arc::new(clients),
+        fence: fence.clone(),
+    });
     let threads = match args.runner_max_concurrent_reconciles {
         0 => std::thread::available_parallelism().map_or(1, |cores| cores.get() - 1),
         asked => asked,
@@ -388,6 +391,7 @@ fn controller_options(
     Ok(ControllerOptions {
         client,
         limiter,
+        fence,
         unregistrar: Arc::new(UnregistrarTask::start(
             actions.clone(),
             clock.clone(),
@@ -540,6 +544,13 @@ mod tests {
                 .to_string()
                 .contains("CONTROLLER_MANAGER_CONTAINER_IMAGE")
         );
+    }
+
+    #[test]
+    fn two_processes_on_one_host_are_two_candidates() {
+        let name = || identity(Some("node")).unwrap();
+        let (one, other) = (name(), name());
+        assert!(one.starts_with("node_") && one != other, "{one} {other}");
     }
 
     #[test]

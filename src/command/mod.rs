@@ -9,6 +9,7 @@ pub mod controller;
 pub mod crds;
 pub mod demo;
 pub mod duration;
+mod leadership;
 pub mod listener;
 pub mod telemetry;
 

@@ -10,7 +10,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::json;
+use tokio::sync::Semaphore;
 
+use super::fence::Fence;
 use crate::clock::{Clock, Timestamp};
 use crate::messages::{EventNote, EventSeverity};
 
@@ -20,10 +22,15 @@ const REMEMBERED: usize = 1024;
 /// How long an Event may go without an answer.
 const DEADLINE: Duration = Duration::from_secs(60);
 
+/// So many Events are on their way at most.
+const UNDER_WAY: usize = 4;
+
 /// Publishes Events through one client.
 pub struct EventPublisher {
     client: Client,
     clock: Clock,
+    fence: Fence,
+    under_way: Semaphore,
     recent: Mutex<VecDeque<Recent>>,
 }
 
@@ -40,13 +47,23 @@ impl EventPublisher {
         Self {
             client,
             clock,
+            fence: Fence::open(),
+            under_way: Semaphore::const_new(UNDER_WAY),
             recent: Mutex::default(),
         }
+    }
+
+    /// The same, behind this fence.
+    #[must_use]
+    pub fn behind(self, fence: Fence) -> Self {
+        Self { fence, ..self }
     }
 
     /// Publishes what the note says. An equal note within the memory of this process raises the
     /// count of the Event that is there.
     pub async fn publish(&self, note: &EventNote) {
+        let _admitted = self.under_way.acquire().await;
+        let _writing = self.fence.pass().await;
         let now = self.clock.now();
         let name = event_name(note);
         let (first, count) = self.count(&name, now);

@@ -1,13 +1,39 @@
-//! A limit on the rate of requests, as `--k8s-client-rate-limiter-qps` and `-burst` set it.
+//! Limits on requests: on their rate, as `--k8s-client-rate-limiter-qps` and `-burst` set it, and
+//! on how many are under way, so that a controller that starts with thousands of runners does
+//! not open as many connections.
 
 use std::sync::Mutex;
 use std::time::Duration;
 
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
-/// A token bucket on tokio's clock.
+/// So many reads are under way at most.
+const READS: usize = 16;
+/// So many writes. More than reads: one may wait for an admission webhook, and others should not
+/// have to wait for that.
+const WRITES: usize = 64;
+
+/// A token bucket on tokio's clock, and a bound on what is under way.
 pub struct Limiter {
     rate: Option<Rate>,
+    reads: Semaphore,
+    writes: Semaphore,
+}
+
+/// What a request does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// It changes nothing.
+    Read,
+    /// It may change something.
+    Write,
+}
+
+/// A request may be sent; it is over when this is dropped.
+#[derive(Debug)]
+pub struct Admitted<'a> {
+    _permit: Option<SemaphorePermit<'a>>,
 }
 
 struct Rate {
@@ -18,10 +44,18 @@ struct Rate {
 }
 
 impl Limiter {
-    /// No limit: the API server's own fairness decides.
+    /// No limit on the rate: the API server's own fairness decides.
     #[must_use]
     pub const fn unlimited() -> Self {
-        Self { rate: None }
+        Self::with_rate(None)
+    }
+
+    const fn with_rate(rate: Option<Rate>) -> Self {
+        Self {
+            rate,
+            reads: Semaphore::const_new(READS),
+            writes: Semaphore::const_new(WRITES),
+        }
     }
 
     /// At most `qps` requests a second on average, and `burst` at once. A rate that is not
@@ -31,21 +65,26 @@ impl Limiter {
         if !qps.is_finite() || qps <= 0.0 {
             return Self::unlimited();
         }
-        Self {
-            rate: Some(Rate {
-                every: Duration::from_secs_f64(1.0 / qps),
-                burst: burst.max(1),
-                due: Mutex::new(None),
-            }),
-        }
+        Self::with_rate(Some(Rate {
+            every: Duration::from_secs_f64(1.0 / qps),
+            burst: burst.max(1),
+            due: Mutex::new(None),
+        }))
     }
 
     /// Waits until a request may be sent. Callers are admitted in the order they came.
-    pub async fn admit(&self) {
+    pub async fn admit(&self, access: Access) -> Admitted<'_> {
+        let under_way = match access {
+            Access::Read => &self.reads,
+            Access::Write => &self.writes,
+        };
+        // it is never closed, and then there would be no bound
+        let permit = under_way.acquire().await.ok();
         if let Some(rate) = &self.rate {
             let at = rate.reserve(Instant::now());
             tokio::time::sleep_until(at).await;
         }
+        Admitted { _permit: permit }
     }
 }
 
@@ -72,7 +111,7 @@ mod tests {
         let start = Instant::now();
         let mut times = Vec::new();
         for _ in 0..8 {
-            limiter.admit().await;
+            limiter.admit(Access::Read).await;
             times.push((Instant::now() - start).as_millis());
         }
         assert_eq!(times, [0, 0, 0, 0, 0, 100, 200, 300]);
@@ -83,8 +122,27 @@ mod tests {
         let limiter = Limiter::new(0.0, 0);
         let start = Instant::now();
         for _ in 0..1000 {
-            limiter.admit().await;
+            limiter.admit(Access::Read).await;
         }
         assert_eq!(Instant::now(), start);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn so_many_are_under_way_at_most_and_reads_do_not_wait_for_writes() {
+        use futures::FutureExt;
+
+        let limiter = Limiter::unlimited();
+        let mut all = Vec::new();
+        for (access, most) in [(Access::Write, WRITES), (Access::Read, READS)] {
+            let mut under_way = Vec::new();
+            while let Some(admitted) = limiter.admit(access).now_or_never() {
+                under_way.push(admitted);
+            }
+            assert_eq!(under_way.len(), most, "{access:?}");
+            under_way.pop();
+            assert!(limiter.admit(access).now_or_never().is_some());
+            // while these go on, the other kind has its own
+            all.append(&mut under_way);
+        }
     }
 }

@@ -5,6 +5,9 @@
 
 mod connect;
 mod events;
+mod fence;
+#[cfg(test)]
+pub(crate) mod late_client;
 mod lease;
 mod limiter;
 
@@ -27,8 +30,9 @@ use crate::metrics::Metrics;
 
 pub use connect::{connect, connect_with};
 pub use events::EventPublisher;
-pub use lease::{Candidate, LeaseLost};
-pub use limiter::Limiter;
+pub use fence::{Fence, Writing};
+pub use lease::{Candidate, DRAIN, LeaseLost};
+pub use limiter::{Access, Limiter};
 
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
@@ -44,6 +48,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 pub struct KubeIo {
     client: Client,
     limiter: Arc<Limiter>,
+    fence: Fence,
     metrics: Arc<Metrics>,
 }
 
@@ -54,8 +59,15 @@ impl KubeIo {
         Self {
             client,
             limiter: limiter.into(),
+            fence: Fence::open(),
             metrics,
         }
+    }
+
+    /// The same, with writes through this fence.
+    #[must_use]
+    pub fn behind(self, fence: Fence) -> Self {
+        Self { fence, ..self }
     }
 
     /// The client, for watches.
@@ -64,15 +76,21 @@ impl KubeIo {
         &self.client
     }
 
-    /// Runs one request.
+    /// Runs one request. A write that the fence holds back is never answered.
     ///
     /// # Errors
     ///
     /// As the server answered, or [`KubeErrorKind::Unanswered`] when no answer came to a write.
     pub async fn run(&self, request: KubeRequest) -> Result<KubeAnswer, KubeError> {
-        self.limiter.admit().await;
         let (verb, kind) = (request.verb(), request.kind());
         let reads = matches!(request, KubeRequest::Get(_) | KubeRequest::List { .. });
+        let access = if reads { Access::Read } else { Access::Write };
+        let _admitted = self.limiter.admit(access).await;
+        // last, since the lease may be lost while a request waits for its turn
+        let _writing = match access {
+            Access::Read => None,
+            Access::Write => Some(self.fence.pass().await),
+        };
         let started = tokio::time::Instant::now();
         let result = tokio::time::timeout(DEADLINE, self.send(request)).await;
         let (code, result) = match result {

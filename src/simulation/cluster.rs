@@ -24,7 +24,7 @@ use crate::actors::{
     CallMetrics, ControllerOptions, Journal, KubeSources, UnregistrarTask, Workers, run_controller,
 };
 use crate::clock::Clock;
-use crate::kube_io::{KubeIo, Limiter};
+use crate::kube_io::{Fence, KubeIo, Limiter};
 use crate::metrics::Metrics;
 use crate::resources::ControllerSettings;
 
@@ -193,6 +193,7 @@ impl RunningController {
             let ended = run_controller(ControllerOptions {
                 client: world.client,
                 limiter: Arc::new(Limiter::unlimited()),
+                fence: Fence::open(),
                 unregistrar: Arc::new(unregistrar),
                 actions,
                 clock: world.clock,

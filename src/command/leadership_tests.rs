@@ -1,0 +1,305 @@
+//! Processes that write all the time, seen from the API server: whoever writes holds the lease,
+//! however late the answers are, and however the process before has ended.
+
+use std::sync::{Arc, Mutex};
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use tokio::sync::oneshot;
+use tokio::task::{JoinHandle, LocalSet};
+use tokio::time::Instant;
+
+use super::*;
+use crate::clock::{Clock, Timestamp};
+use crate::kube_io::late_client::{Delays, delays, in_time, late};
+use crate::kube_io::{KubeIo, Limiter};
+use crate::messages::{KubeRequest, Object};
+use crate::metrics::Metrics;
+use crate::simulation::api_server::faults::{ChangeInfo, Interceptor};
+use crate::simulation::api_server::{ApiServer, ApiServerOptions};
+
+/// Writes down who held the lease when who wrote.
+#[derive(Clone, Default)]
+struct Witness(Arc<Mutex<Testimony>>);
+
+#[derive(Default)]
+struct Testimony {
+    holder: String,
+    holders: Vec<String>,
+    /// How often each process wrote.
+    writes: Vec<(String, usize)>,
+    /// Who wrote without the lease.
+    intruders: Vec<String>,
+}
+
+impl Interceptor for Witness {
+    fn changed(&self, change: &ChangeInfo<'_>) {
+        let Some(object) = change.after else { return };
+        let mut seen = self.0.lock().unwrap();
+        match change.resource {
+            "leases.coordination.k8s.io" => {
+                let holder = object["spec"]["holderIdentity"]
+                    .as_str()
+                    .unwrap_or_default();
+                if seen.holder != holder {
+                    seen.holder = holder.to_owned();
+                    seen.holders.push(holder.to_owned());
+                }
+            }
+            "configmaps" => {
+                let name = object["metadata"]["name"].as_str().unwrap_or_default();
+                let Some((writer, _)) = name.split_once('-') else {
+                    return;
+                };
+                if seen.holder != writer {
+                    let intruder = format!("{name} while {} held it", seen.holder);
+                    seen.intruders.push(intruder);
+                }
+                match seen.writes.last_mut() {
+                    Some((last, count)) if last == writer => *count += 1,
+                    _ => seen.writes.push((writer.to_owned(), 1)),
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+struct Stage {
+    server: ApiServer,
+    clock: Clock,
+    witness: Witness,
+}
+
+/// A process of the test.
+struct Process {
+    task: JoinHandle<anyhow::Result<()>>,
+    stop: oneshot::Sender<()>,
+    fail: oneshot::Sender<()>,
+    fence: Fence,
+}
+
+impl Stage {
+    fn new() -> Self {
+        let clock = Clock::simulated(Timestamp::UNIX_EPOCH);
+        let witness = Witness::default();
+        let server = ApiServer::new(ApiServerOptions {
+            interceptor: Arc::new(witness.clone()),
+            ..ApiServerOptions::new(clock.clone(), 1)
+        });
+        Self {
+            server,
+            clock,
+            witness,
+        }
+    }
+
+    /// Starts a process whose threads write all the time; each write takes that long to reach the
+    /// server, and its answer that long to come back.
+    fn start(&self, name: &'static str, lease: Delays, writes: (Duration, Duration)) -> Process {
+        let fence = Fence::shut();
+        let candidate = Candidate::new(
+            late(self.server.client(), lease),
+            self.clock.clone(),
+            "default",
+            "lease",
+            name,
+            fence.clone(),
+        );
+        let (stop, told) = oneshot::channel();
+        let (fail, failed) = oneshot::channel();
+        let kube = KubeIo::new(
+            late(self.server.client(), delays(move |_| writes)),
+            Limiter::unlimited(),
+            Arc::new(Metrics::new().unwrap()),
+        )
+        .behind(fence.clone());
+        let work = move || {
+            for thread in 0..3 {
+                tokio::task::spawn_local(write_on(kube.clone(), name, thread));
+            }
+            Ok(async move {
+                match failed.await {
+                    Ok(()) => anyhow::anyhow!("a watch was lost"),
+                    Err(_) => std::future::pending().await,
+                }
+            })
+        };
+        let stopped = async move {
+            if told.await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        };
+        let task = run_while_leading(Some(candidate), fence.clone(), stopped, work);
+        Process {
+            task: tokio::task::spawn_local(task),
+            stop,
+            fail,
+            fence,
+        }
+    }
+
+    fn end(&self) -> Testimony {
+        let seen = std::mem::take(&mut *self.witness.0.lock().unwrap());
+        assert_eq!(seen.intruders, [""; 0], "somebody wrote without the lease");
+        seen
+    }
+}
+
+/// Writes without end.
+async fn write_on(kube: KubeIo, writer: &'static str, thread: u32) {
+    for number in 0.. {
+        let map = ConfigMap {
+            metadata: ObjectMeta {
+                namespace: Some("default".into()),
+                name: Some(format!("{writer}-{thread}-{number}")),
+                ..ObjectMeta::default()
+            },
+            ..ConfigMap::default()
+        };
+        let _answer = kube.run(KubeRequest::Create(Object::from(map))).await;
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+async fn staged<F: Future<Output = ()>>(play: impl FnOnce(Stage) -> F) {
+    LocalSet::new()
+        .run_until(async { play(Stage::new()).await })
+        .await;
+}
+
+async fn pass(milliseconds: u64) {
+    tokio::time::sleep(Duration::from_millis(milliseconds)).await;
+}
+
+const SLOW: (Duration, Duration) = (Duration::from_millis(1_500), Duration::from_millis(1_500));
+const FAST: (Duration, Duration) = (Duration::ZERO, Duration::from_millis(5));
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_is_told_to_stop_gives_the_lease_up_after_its_last_write() {
+    staged(|stage| async move {
+        let first = stage.start("first", in_time(), SLOW);
+        pass(500).await;
+        let second = stage.start("second", in_time(), FAST);
+        // in the midst of writes, at several places of their way
+        for moment in [7_777, 300] {
+            pass(moment).await;
+        }
+        first.stop.send(()).unwrap();
+        let start = Instant::now();
+        first.task.await.unwrap().unwrap();
+        let took = start.elapsed();
+        assert!(took < Duration::from_secs(5), "{took:?}");
+        pass(10_000).await;
+        drop(second);
+        let seen = stage.end();
+        assert_eq!(
+            seen.holders,
+            ["first", "", "second"],
+            "released, not expired"
+        );
+        assert_eq!(seen.writes.len(), 2, "{:?}", seen.writes);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn whenever_it_is_told_to_stop_nobody_writes_without_the_lease() {
+    for moment in (0..4_000).step_by(125) {
+        staged(|stage| async move {
+            let first = stage.start("first", in_time(), SLOW);
+            pass(3_000).await;
+            let second = stage.start("second", in_time(), FAST);
+            pass(moment).await;
+            first.stop.send(()).unwrap();
+            first.task.await.unwrap().unwrap();
+            pass(5_000).await;
+            drop(second);
+            assert_eq!(stage.end().holders, ["first", "", "second"]);
+        })
+        .await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_whose_renewals_are_answered_too_late_writes_no_more_when_another_begins() {
+    for late_by in [3, 9, 12, 30] {
+        staged(|stage| async move {
+            let late_since = Arc::new(Mutex::new(None::<Duration>));
+            let there = late_since.clone();
+            let answers = delays(move |_| {
+                let late_by = there.lock().unwrap().unwrap_or_default();
+                (Duration::ZERO, late_by)
+            });
+            let first = stage.start("first", answers, SLOW);
+            pass(3_000).await;
+            let second = stage.start("second", in_time(), FAST);
+            *late_since.lock().unwrap() = Some(Duration::from_secs(late_by));
+            pass(120_000).await;
+            if late_by > 3 {
+                let lost = first.task.await.unwrap().unwrap_err().to_string();
+                assert!(lost.contains("lease default/lease was lost"), "{lost}");
+                assert!(second.fence.enter().is_some());
+                assert_eq!(stage.end().holders, ["first", "second"]);
+            } else {
+                assert_eq!(stage.end().holders, ["first"]);
+            }
+        })
+        .await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_whose_work_ends_gives_the_lease_up_in_the_same_way() {
+    staged(|stage| async move {
+        let first = stage.start("first", in_time(), SLOW);
+        pass(3_700).await;
+        let second = stage.start("second", in_time(), FAST);
+        first.fail.send(()).unwrap();
+        let ended = first.task.await.unwrap().unwrap_err().to_string();
+        assert_eq!(ended, "a watch was lost");
+        pass(5_000).await;
+        drop(second);
+        assert_eq!(stage.end().holders, ["first", "", "second"]);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn writes_that_are_never_answered_hold_neither_the_process_nor_the_lease_for_ever() {
+    staged(|stage| async move {
+        let mute = (Duration::ZERO, Duration::from_secs(3_600));
+        let first = stage.start("first", in_time(), mute);
+        pass(3_000).await;
+        let second = stage.start("second", in_time(), FAST);
+        first.stop.send(()).unwrap();
+        let start = Instant::now();
+        first.task.await.unwrap().unwrap();
+        let took = start.elapsed();
+        assert!(took < Duration::from_secs(8), "a pod has 10 s: {took:?}");
+        pass(30_000).await;
+        drop(second);
+        assert_eq!(
+            stage.end().holders,
+            ["first", "second"],
+            "it was left to expire, since they may yet have arrived"
+        );
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_standby_that_is_told_to_stop_leaves_the_lease_to_its_holder() {
+    staged(|stage| async move {
+        let first = stage.start("first", in_time(), FAST);
+        pass(1_000).await;
+        let second = stage.start("second", in_time(), FAST);
+        pass(3_000).await;
+        second.stop.send(()).unwrap();
+        second.task.await.unwrap().unwrap();
+        pass(30_000).await;
+        assert!(first.fence.enter().is_some());
+        assert_eq!(stage.end().holders, ["first"]);
+    })
+    .await;
+}
