@@ -17,8 +17,8 @@ use tokio::task::JoinSet;
 use self::sharing::{Claim, Sharing};
 use super::family::start_scale_set;
 use super::inbox::Inbox;
-use super::router::{ActorKey, Router, Sighting};
-use super::scale_set::{GaugeLabels, ScaleSetCommand, ScaleSetMachine, ScaleSetReport};
+use super::router::{ActorKey, Router, Sighting, keys_of};
+use super::scale_set::{GaugeLabels, ScaleSetCommand, ScaleSetMachine, ScaleSetReport, identity};
 use super::watch::{Gate, Watch, WatchLost};
 use super::workers::{WorkerEnded, Workers};
 use super::world::{ActionsIo, Journal, Unregister, World};
@@ -95,7 +95,7 @@ pub async fn run(mut options: ControllerOptions) -> Result<Infallible, Controlle
         events: events.behind(options.fence),
         clock: options.clock,
         metrics: options.metrics,
-        router: Router::default(),
+        router: Router::within(options.namespace.clone()),
         settings: options.settings,
         journal: options.journal,
     });
@@ -112,6 +112,11 @@ pub async fn run(mut options: ControllerOptions) -> Result<Infallible, Controlle
         sharing: Sharing::default(),
     }
     .start();
+    let unclaimed = controller.clone();
+    world.router.set_unclaimed(move |key, sighting| {
+        // few, as actors seldom stop: past the bounds of the mailbox, so that nothing is lost
+        unclaimed.do_send(Unrouted { key, sighting });
+    });
     let mut watches = start_watches(&world, &controller, &gate, options.namespace.as_deref());
     let watch_lost = async {
         loop {
@@ -268,9 +273,11 @@ impl Handler<InitialList> for Controller {
         // owners before what they own, so that each finds its actor
         lists.sort_by_key(|list| (list.kind, list.selector));
         for object in lists.into_iter().flat_map(|list| list.objects) {
-            if let Some((key, sighting)) = self.world.router.deliver(Sighting::Observed(object)) {
+            let sighting = Sighting::Observed(object.clone());
+            if let Some((key, sighting)) = self.world.router.deliver(sighting) {
                 self.pass_on(&key, sighting, ctx);
             }
+            self.learn_claim(&object);
         }
         for inbox in self.scale_sets.values() {
             inbox.send(Input::Command(ScaleSetCommand::Synced));
@@ -323,9 +330,30 @@ impl Controller {
             ScaleSetReport::Summary(summary) => Claim {
                 identity: summary.identity.clone(),
                 going: summary.going,
+                proven: summary.proven,
             },
             ScaleSetReport::Gone => Claim::default(),
         };
+        self.take_claim(key, claim);
+    }
+
+    /// Takes in what an AutoscalingRunnerSet of the first list has: one that is being deleted
+    /// may be the first that comes to decide, and before the others have spoken.
+    fn learn_claim(&mut self, object: &Object) {
+        let Object::AutoscalingRunnerSet(ars) = object else {
+            return;
+        };
+        let claim = Claim {
+            identity: identity(ars),
+            going: ars.metadata.deletion_timestamp.is_some(),
+            proven: false,
+        };
+        for key in keys_of(object) {
+            self.take_claim(&key, claim.clone());
+        }
+    }
+
+    fn take_claim(&mut self, key: &ActorKey, claim: Claim) {
         for (member, others) in self.sharing.heard(key, claim) {
             if let Some(inbox) = self.scale_sets.get(&member) {
                 inbox.send(Input::Command(ScaleSetCommand::Shared(others)));
@@ -334,14 +362,19 @@ impl Controller {
     }
 
     fn pass_on(&mut self, key: &ActorKey, sighting: Sighting, ctx: &mut Context<Self>) {
-        let Sighting::Observed(object) = sighting else {
-            return;
-        };
-        let inbox = match self.scale_sets.get(key) {
-            Some(inbox) => inbox.clone(),
-            None => self.start_scale_set(key, ctx),
-        };
-        inbox.send(Input::Observed(object));
+        let known = self.scale_sets.get(key).cloned();
+        match sighting {
+            Sighting::Observed(object) => {
+                let inbox = known.unwrap_or_else(|| self.start_scale_set(key, ctx));
+                inbox.send(Input::Observed(object));
+            }
+            // nobody has to be made to hear of it, but one may be starting
+            Sighting::Gone { object, uid, .. } => {
+                if let Some(inbox) = known {
+                    inbox.send(Input::Gone { object, uid });
+                }
+            }
+        }
     }
 
     fn start_scale_set(

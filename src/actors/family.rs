@@ -46,6 +46,7 @@ pub fn start_scale_set(
     };
     let birth = Birth {
         key,
+        ancestors: Vec::new(),
         own: &[Kind::AutoscalingRunnerSet],
         machine: make(),
         factory: Box::new(make),
@@ -68,6 +69,10 @@ struct ScaleSetFamily {
 }
 
 impl ScaleSetFamily {
+    fn key(&self) -> ActorKey {
+        ActorKey::new(ActorKind::ScaleSet, &self.namespace, &self.name)
+    }
+
     fn listener(&mut self, name: &str, parent: &Inbox<ScaleSetMachine>) -> Inbox<ListenerMachine> {
         if let Some(inbox) = self.listeners.get(name) {
             return inbox.clone();
@@ -82,6 +87,7 @@ impl ScaleSetFamily {
         let parent = parent.clone();
         let birth = Birth {
             key: ActorKey::new(ActorKind::Listener, namespace, name),
+            ancestors: vec![self.key()],
             own: &[
                 Kind::AutoscalingListener,
                 Kind::Pod,
@@ -121,6 +127,7 @@ impl ScaleSetFamily {
         let parent = parent.clone();
         let birth = Birth {
             key: ActorKey::new(ActorKind::RunnerSet, &self.namespace, &self.name),
+            ancestors: vec![self.key()],
             own: &[Kind::EphemeralRunnerSet],
             machine: make(),
             factory: Box::new(make),
@@ -208,6 +215,14 @@ struct RunnerSetFamily {
 }
 
 impl RunnerSetFamily {
+    /// The set and its scale set.
+    fn lineage(&self) -> Vec<ActorKey> {
+        let kinds = [ActorKind::RunnerSet, ActorKind::ScaleSet];
+        kinds
+            .map(|kind| ActorKey::new(kind, &self.namespace, &self.name))
+            .into()
+    }
+
     fn start_runner(
         &mut self,
         name: &str,
@@ -233,6 +248,7 @@ impl RunnerSetFamily {
         let parent = parent.clone();
         let birth = Birth {
             key: ActorKey::new(ActorKind::Runner, &self.namespace, name),
+            ancestors: self.lineage(),
             own: &[Kind::EphemeralRunner, Kind::Pod],
             machine: make(origin),
             factory: Box::new(move || make(Origin::Found(None))),

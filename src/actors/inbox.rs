@@ -4,9 +4,12 @@
 //! it, and of each object and each child only the newest is kept: so nothing is lost, and
 //! memory does not grow with the rate of events. Order is kept: while something waits, all
 //! later messages wait behind it.
+//!
+//! An actor that stops may have a successor of the same name. So what it did not handle, and
+//! what still comes for it, is handed on, in order.
 
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use actix::Addr;
 use actix::dev::SendError;
@@ -14,7 +17,7 @@ use indexmap::IndexMap;
 use prometheus::{IntCounter, IntGauge};
 use tokio::time::Instant;
 
-use super::machine::{Coalesce, InputOf, Machine};
+use super::machine::{Coalesce, InputOf, Machine, Topic};
 use super::shell::{Drain, Mail, Shell};
 use crate::messages::{Input, Object, ObjectRef};
 use crate::metrics::ActorMetrics;
@@ -37,9 +40,8 @@ where
 
 struct Inner<M: Machine> {
     address: OnceLock<Addr<Shell<M>>>,
-    waiting: Mutex<IndexMap<Slot, Timed<M>>>,
+    side: Mutex<Side<M>>,
     in_mailbox: AtomicI64,
-    unique: AtomicI64,
     depth: IntGauge,
     overflows: IntCounter,
 }
@@ -52,13 +54,126 @@ pub struct Timed<M: Machine> {
     pub sent: Instant,
 }
 
-/// What a waiting message is about. A newer one about the same takes its place.
-#[derive(PartialEq, Eq, Hash)]
+/// What is beside the mailbox.
+struct Side<M: Machine> {
+    waiting: Waiting<M>,
+    stage: Stage,
+}
+
+/// Takes what an actor that has stopped did not handle.
+type HandOn = Box<dyn Fn(Leftover) + Send>;
+
+/// How far an actor is on its way out.
+enum Stage {
+    /// It works, or is yet to start.
+    Open,
+    /// It has stopped, and its mailbox is not empty yet: new messages wait behind that.
+    Closing,
+    /// It is gone.
+    Closed(HandOn),
+}
+
+/// A message to an actor that has stopped, which a successor may need.
+#[derive(Debug)]
+pub enum Leftover {
+    /// The newest state of an object.
+    Observed(Object),
+    /// An object is gone.
+    Gone(ObjectRef, String),
+}
+
+impl Leftover {
+    /// The message, if a successor may need it. What parent and children have to say, they say
+    /// to a successor anyway, and results are of the state that asked.
+    pub fn of<T, C, R>(input: Input<T, C, R>) -> Option<Self> {
+        match input {
+            Input::Observed(object) => Some(Self::Observed(object)),
+            Input::Gone { object, uid } => Some(Self::Gone(object, uid)),
+            Input::Kube(..)
+            | Input::Actions(..)
+            | Input::Command(_)
+            | Input::Report(_)
+            | Input::Tick => None,
+        }
+    }
+}
+
+/// Messages that wait, in order. A newer one about the same takes the place of an older one.
+pub struct Waiting<M: Machine> {
+    messages: IndexMap<Slot, Timed<M>>,
+    unique: u64,
+}
+
+/// What a waiting message is about.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Slot {
     Object(ObjectRef),
     Report(String),
+    Command(&'static str),
     Tick,
-    Unique(i64),
+    Unique(u64),
+}
+
+impl<M: Machine> Default for Waiting<M> {
+    fn default() -> Self {
+        Self {
+            messages: IndexMap::new(),
+            unique: 0,
+        }
+    }
+}
+
+impl<M: Machine> Waiting<M> {
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
+    /// Adds a message. Says whether there is one more than before.
+    pub fn put(&mut self, mut timed: Timed<M>) -> bool {
+        let slot = match &timed.input {
+            Input::Observed(object) => Slot::Object(object.reference()),
+            Input::Gone { object, .. } => Slot::Object(object.clone()),
+            Input::Report(report) => Slot::Report(report.subject()),
+            Input::Command(command) => Slot::Command(command.topic()),
+            Input::Tick => Slot::Tick,
+            Input::Kube(..) | Input::Actions(..) => {
+                self.unique += 1;
+                Slot::Unique(self.unique)
+            }
+        };
+        let older = self.messages.get(&slot);
+        if let Some(older) = older {
+            if is_of_predecessor(&timed.input, &older.input) {
+                return false;
+            }
+            if let (Input::Report(newer), Input::Report(older)) = (&mut timed.input, &older.input) {
+                newer.absorb(older);
+            }
+            timed.sent = older.sent;
+        }
+        let is_more = older.is_none();
+        self.messages.insert(slot, timed);
+        is_more
+    }
+
+    /// Takes all, oldest first.
+    pub fn take(&mut self) -> impl Iterator<Item = Timed<M>> + use<M> {
+        std::mem::take(&mut self.messages).into_values()
+    }
+
+    fn len(&self) -> usize {
+        self.messages.len()
+    }
+}
+
+/// Whether the news is that the predecessor of an object is gone, which says nothing about the
+/// object.
+fn is_of_predecessor<T, C, R>(news: &Input<T, C, R>, known: &Input<T, C, R>) -> bool {
+    match (news, known) {
+        (Input::Gone { uid, .. }, Input::Observed(object)) => object.uid() != uid,
+        _ => false,
+    }
 }
 
 impl<M: Machine> Clone for Inbox<M> {
@@ -73,24 +188,31 @@ impl<M: Machine> Inbox<M> {
     pub fn new(metrics: &ActorMetrics) -> Self {
         Self(Arc::new(Inner {
             address: OnceLock::new(),
-            waiting: Mutex::default(),
+            side: Mutex::new(Side {
+                waiting: Waiting::default(),
+                stage: Stage::Open,
+            }),
             in_mailbox: AtomicI64::new(0),
-            unique: AtomicI64::new(0),
             depth: metrics.mailbox_depth.with_label_values(&[M::NAME]),
             overflows: metrics.overflows.with_label_values(&[M::NAME]),
         }))
     }
 
-    /// Sends a message. Never blocks and never fails; a message to an actor that has stopped is
-    /// dropped.
+    /// Sends a message. Never blocks and never fails; what comes for an actor that has stopped
+    /// is handed on to its successor.
     pub fn send(&self, input: InputOf<M>) {
         let inner = &self.0;
-        let mut waiting = inner.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut side = self.side();
+        if let Stage::Closed(hand_on) = &side.stage {
+            return Leftover::of(input).into_iter().for_each(hand_on);
+        }
         let mut timed = Timed {
             input,
             sent: Instant::now(),
         };
-        if waiting.is_empty()
+        let is_open = matches!(side.stage, Stage::Open);
+        if is_open
+            && side.waiting.is_empty()
             && let Some(address) = inner.address.get()
         {
             // counted first: the actor may handle it before this thread goes on
@@ -98,6 +220,7 @@ impl<M: Machine> Inbox<M> {
             inner.depth.inc();
             match address.try_send(Mail(timed)) {
                 Ok(()) => return,
+                // it was torn down with all the others
                 Err(SendError::Closed(_)) => return self.left_mailbox(),
                 Err(SendError::Full(Mail(back))) => {
                     self.left_mailbox();
@@ -106,7 +229,9 @@ impl<M: Machine> Inbox<M> {
             }
         }
         inner.overflows.inc();
-        self.coalesce(&mut waiting, timed);
+        if side.waiting.put(timed) {
+            inner.depth.inc();
+        }
         if let Some(address) = inner.address.get() {
             // should even this not fit, there are messages still to be handled, and after the
             // last of them the actor looks here
@@ -114,25 +239,8 @@ impl<M: Machine> Inbox<M> {
         }
     }
 
-    fn coalesce(&self, waiting: &mut IndexMap<Slot, Timed<M>>, mut timed: Timed<M>) {
-        let slot = match &timed.input {
-            Input::Observed(object) => Slot::Object(object.reference()),
-            Input::Gone { object, .. } => Slot::Object(object.clone()),
-            Input::Report(report) => Slot::Report(report.subject()),
-            Input::Tick => Slot::Tick,
-            Input::Kube(..) | Input::Actions(..) | Input::Command(_) => {
-                Slot::Unique(self.0.unique.fetch_add(1, Ordering::Relaxed))
-            }
-        };
-        if let Some(older) = waiting.get(&slot) {
-            if let (Input::Report(newer), Input::Report(older)) = (&mut timed.input, &older.input) {
-                newer.absorb(older);
-            }
-            timed.sent = older.sent;
-        } else {
-            self.0.depth.inc();
-        }
-        waiting.insert(slot, timed);
+    fn side(&self) -> MutexGuard<'_, Side<M>> {
+        self.0.side.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The actor has started under this address.
@@ -153,20 +261,34 @@ impl<M: Machine> Inbox<M> {
 
     /// Takes what waits beside the mailbox, oldest first.
     pub(super) fn take_waiting(&self) -> impl Iterator<Item = Timed<M>> + use<M> {
-        let mut waiting = self
-            .0
-            .waiting
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let taken = std::mem::take(&mut *waiting);
-        self.0
-            .depth
-            .sub(i64::try_from(taken.len()).unwrap_or_default());
-        taken.into_values()
+        self.take_from(&mut self.side())
     }
 
-    /// The actor has stopped: what it did not handle no longer counts.
-    pub(super) fn close(&self) {
+    fn take_from(&self, side: &mut Side<M>) -> impl Iterator<Item = Timed<M>> + use<M> {
+        let count = i64::try_from(side.waiting.len()).unwrap_or_default();
+        self.0.depth.sub(count);
+        side.waiting.take()
+    }
+
+    /// The actor has stopped, and its mailbox may not be empty.
+    pub(super) fn begin_close(&self) {
+        self.side().stage = Stage::Closing;
+    }
+
+    /// The actor has stopped, and its mailbox is empty: what waits beside it, and what still
+    /// comes, goes to `hand_on`.
+    pub(super) fn close(&self, hand_on: HandOn) {
+        let mut side = self.side();
+        // under the lock, so that what comes now goes behind it
+        for timed in self.take_from(&mut side) {
+            Leftover::of(timed.input).into_iter().for_each(&hand_on);
+        }
+        side.stage = Stage::Closed(hand_on);
+    }
+
+    /// The actor is torn down together with all others: what it did not handle no longer
+    /// counts.
+    pub(super) fn discard(&self) {
         self.0
             .depth
             .sub(self.0.in_mailbox.swap(0, Ordering::AcqRel));

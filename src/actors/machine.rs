@@ -3,7 +3,10 @@
 use std::fmt::Debug;
 
 use crate::clock::Timestamp;
-use crate::messages::{Effect, Input, ListenerReport, NoReport, RunnerReport, RunnerSetReport};
+use crate::messages::{
+    Effect, Input, ListenerCommand, ListenerReport, NoReport, RunnerCommand, RunnerReport,
+    RunnerSetReport,
+};
 
 /// The decision part of an actor: a state that turns inputs into effects.
 ///
@@ -14,18 +17,27 @@ pub trait Machine: Unpin + 'static {
     /// The actor's name in logs and metrics.
     const NAME: &'static str;
     /// Names an effect, so that its result is recognised.
-    type Tag: Clone + Debug + PartialEq + Send + 'static;
+    type Tag: Clone + Debug + PartialEq + Send + Unpin + 'static;
     /// What the parent tells it.
-    type Command: Clone + Debug + Send + Unpin + 'static;
+    type Command: Topic + Clone + Debug + Send + Unpin + 'static;
     /// What it tells its parent.
     type Report: Clone + Debug + PartialEq + Send + Unpin + 'static;
     /// What its children tell it.
-    type ChildReport: Coalesce + Clone + Debug + Send + 'static;
+    type ChildReport: Coalesce + Clone + Debug + Send + Unpin + 'static;
     /// What it wants of its children.
     type Directive: Clone + Debug + PartialEq + Send + 'static;
 
     /// Takes one input at the time `now` and answers with what is to be done.
     fn step(&mut self, now: Timestamp, input: InputOf<Self>) -> Vec<EffectOf<Self>>;
+}
+
+/// A command of which a newer one about the same topic takes the place of an older one.
+pub trait Topic {
+    /// What it is about.
+    fn topic(&self) -> &'static str;
+    /// Whether it holds until another one about its topic comes. A state that is made anew is
+    /// told all that hold, in the alphabetical order of their topics.
+    fn holds(&self) -> bool;
 }
 
 /// A report of which a newer one can take the place of an older one.
@@ -43,6 +55,35 @@ pub type InputOf<M> =
 /// The effects of a machine.
 pub type EffectOf<M> =
     Effect<<M as Machine>::Tag, <M as Machine>::Report, <M as Machine>::Directive>;
+
+impl Topic for ListenerCommand {
+    fn topic(&self) -> &'static str {
+        match self {
+            Self::RefreshSources => "sources",
+            Self::Orphaned => "orphaned",
+        }
+    }
+    fn holds(&self) -> bool {
+        match self {
+            // a new state reads them anyway
+            Self::RefreshSources => false,
+            Self::Orphaned => true,
+        }
+    }
+}
+
+impl Topic for RunnerCommand {
+    fn topic(&self) -> &'static str {
+        // the one does not take the other back
+        match self {
+            Self::Delete => "delete",
+            Self::Release => "release",
+        }
+    }
+    fn holds(&self) -> bool {
+        true
+    }
+}
 
 impl Coalesce for NoReport {
     fn subject(&self) -> String {

@@ -31,7 +31,7 @@ mod world;
 pub use actions_io::{CallMetrics, Fenced, KubeSources};
 pub use controller::{ControllerError, ControllerOptions, run as run_controller};
 pub use inbox::{Deliver, Inbox};
-pub use machine::{Coalesce, EffectOf, InputOf, Machine};
+pub use machine::{Coalesce, EffectOf, InputOf, Machine, Topic};
 pub use router::{ActorKey, ActorKind, Router, Sighting};
 pub use shell::{Birth, Childless, Family, Shell};
 pub use unregistrar_task::UnregistrarTask;

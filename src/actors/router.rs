@@ -3,7 +3,7 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use dashmap::DashMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -72,11 +72,17 @@ pub enum Sighting {
     },
 }
 
+/// Takes a sighting that no actor is there for.
+type Unclaimed = Box<dyn Fn(ActorKey, Sighting) + Send + Sync>;
+
 /// Finds actors. Shared by all threads.
 #[derive(Default)]
 pub struct Router {
     actors: DashMap<ActorKey, Arc<dyn Deliver>>,
     buried: Mutex<Buried>,
+    /// The only namespace whose scale sets are looked after; absent for all.
+    scope: Option<String>,
+    unclaimed: OnceLock<Unclaimed>,
 }
 
 #[derive(Default)]
@@ -86,6 +92,31 @@ struct Buried {
 }
 
 impl Router {
+    /// Of a controller that looks after the scale sets in that namespace only. What belongs to
+    /// others, such as the AutoscalingListeners that another controller keeps in the same
+    /// namespace as this one, is not seen.
+    #[must_use]
+    pub fn within(scope: Option<String>) -> Self {
+        Self {
+            scope,
+            ..Self::default()
+        }
+    }
+
+    /// Sets who takes what is handed on and no actor is there for. To be called once.
+    pub fn set_unclaimed(&self, take: impl Fn(ActorKey, Sighting) + Send + Sync + 'static) {
+        let _first = self.unclaimed.set(Box::new(take));
+    }
+
+    /// Delivers what an actor has left behind that has stopped.
+    pub fn hand_on(&self, sighting: Sighting) {
+        if let Some((key, sighting)) = self.deliver(sighting)
+            && let Some(take) = self.unclaimed.get()
+        {
+            take(key, sighting);
+        }
+    }
+
     /// An actor has started.
     pub fn register(&self, key: ActorKey, inbox: Arc<dyn Deliver>) {
         self.actors.insert(key, inbox);
@@ -109,7 +140,7 @@ impl Router {
     }
 
     /// Delivers what a watch showed. Answers with the scale set's key and the sighting when no
-    /// actor is there that could take it and one has to be made.
+    /// actor is there that could take it: one may be starting, or has to be made.
     #[must_use]
     pub fn deliver(&self, sighting: Sighting) -> Option<(ActorKey, Sighting)> {
         let (keys, uid) = match &sighting {
@@ -130,12 +161,14 @@ impl Router {
                 return None;
             }
         }
-        match (&sighting, keys.last()) {
-            (Sighting::Observed(_), Some(key)) if key.kind == ActorKind::ScaleSet => {
-                Some((key.clone(), sighting))
-            }
-            _ => None,
-        }
+        let key = keys.last().filter(|key| self.looks_after(key))?;
+        Some((key.clone(), sighting))
+    }
+
+    /// Whether that is the key of a scale set of ours.
+    fn looks_after(&self, key: &ActorKey) -> bool {
+        let scope = self.scope.as_ref();
+        key.kind == ActorKind::ScaleSet && scope.is_none_or(|scope| *scope == key.namespace)
     }
 
     fn is_buried(&self, uid: &str) -> bool {
@@ -215,4 +248,101 @@ fn owner<'a>(meta: &'a ObjectMeta, kind: &str) -> Option<&'a str> {
 
 fn label<'a>(meta: &'a ObjectMeta, key: &str) -> Option<&'a str> {
     meta.labels.as_ref()?.get(key).map(String::as_str)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::api::{
+        AutoscalingListener, AutoscalingRunnerSet, EphemeralRunner, EphemeralRunnerSet,
+    };
+
+    /// Objects of the scale set `pool` in that namespace, as a controller in `arc` makes them.
+    fn objects_of(namespace: &str) -> [Object; 4] {
+        let here = |name: &str| {
+            json!({"name": name, "namespace": namespace, "uid": name,
+                   "labels": {labels::SCALE_SET_NAME: "pool"}})
+        };
+        let meta = |meta: serde_json::Value| serde_json::from_value(meta).unwrap();
+        let mut listener = AutoscalingListener {
+            metadata: meta(json!({"name": "pool-x-listener", "namespace": "arc"})),
+            ..AutoscalingListener::default()
+        };
+        listener.spec.autoscaling_runner_set_namespace = namespace.to_owned();
+        listener.spec.autoscaling_runner_set_name = "pool".to_owned();
+        [
+            Object::from(AutoscalingRunnerSet {
+                metadata: meta(here("pool")),
+                ..AutoscalingRunnerSet::default()
+            }),
+            Object::from(listener),
+            Object::from(EphemeralRunnerSet {
+                metadata: meta(here("pool")),
+                ..EphemeralRunnerSet::default()
+            }),
+            Object::from(EphemeralRunner {
+                metadata: meta(here("pool-runner-x")),
+                ..EphemeralRunner::default()
+            }),
+        ]
+    }
+
+    fn gone(object: &Object) -> Sighting {
+        Sighting::Gone {
+            object: object.reference(),
+            uid: object.uid().to_owned(),
+            keys: keys_of(object),
+        }
+    }
+
+    #[test]
+    fn what_belongs_to_a_scale_set_of_another_controller_is_not_seen() {
+        for (scope, namespace, seen) in [
+            (None, "a", true),
+            (Some("a"), "a", true),
+            (Some("a"), "b", false),
+            (Some("a"), "arc", false),
+            (Some("arc"), "arc", true),
+        ] {
+            let router = Router::within(scope.map(str::to_owned));
+            for object in objects_of(namespace) {
+                let key = ActorKey::new(ActorKind::ScaleSet, namespace, "pool");
+                for sighting in [Sighting::Observed(object.clone()), gone(&object)] {
+                    let unclaimed = router.deliver(sighting).map(|(key, _)| key);
+                    assert_eq!(unclaimed, seen.then(|| key.clone()), "{scope:?} {object:?}");
+                }
+            }
+        }
+    }
+
+    #[derive(Default)]
+    struct Counter(AtomicUsize);
+
+    impl Deliver for Counter {
+        fn observed(&self, _: Object) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+        fn gone(&self, _: ObjectRef, _: String) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn an_actor_is_preferred_to_those_above_it() {
+        let router = Router::default();
+        let (set, runner) = (Arc::new(Counter::default()), Arc::new(Counter::default()));
+        let key = |kind, name| ActorKey::new(kind, "a", name);
+        router.register(key(ActorKind::ScaleSet, "pool"), set.clone());
+        router.register(key(ActorKind::Runner, "pool-runner-x"), runner.clone());
+        for object in objects_of("a") {
+            assert!(router.deliver(Sighting::Observed(object.clone())).is_none());
+            assert!(router.deliver(gone(&object)).is_none());
+        }
+        let counts = [&set, &runner].map(|one| one.0.load(Ordering::Relaxed));
+        assert_eq!(counts, [6, 2]);
+    }
 }

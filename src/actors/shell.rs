@@ -3,7 +3,8 @@
 //!
 //! It decides nothing. Supervision is here too: a step that panics is caught, counted and
 //! logged with its input; then the state is made anew by the parent's factory, with
-//! back-off, from the last objects seen, while siblings go on.
+//! back-off, from the last objects seen and all that holds, while siblings go on. What comes in
+//! the meantime waits.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,9 +15,9 @@ use actix::prelude::*;
 use tokio::time::Instant;
 
 use super::backoff;
-use super::inbox::{CAPACITY, Inbox, Timed};
-use super::machine::{EffectOf, InputOf, Machine};
-use super::router::ActorKey;
+use super::inbox::{CAPACITY, Inbox, Leftover, Timed, Waiting};
+use super::machine::{EffectOf, InputOf, Machine, Topic};
+use super::router::{ActorKey, Sighting};
 use super::world::World;
 use crate::clock::Timestamp;
 use crate::messages::{Effect, Input, Kind, Object, ObjectRef};
@@ -66,6 +67,8 @@ impl<M: Machine<Directive = crate::messages::NoDirective>> Family<M> for Childle
 pub struct Birth<M: Machine> {
     /// Under which key the router finds it.
     pub key: ActorKey,
+    /// Those above it, the nearest first.
+    pub ancestors: Vec<ActorKey>,
     /// Kinds of which it keeps the last object seen, to start anew from.
     pub own: &'static [Kind],
     /// The first state.
@@ -92,7 +95,14 @@ pub struct Shell<M: Machine> {
     /// When it last happened.
     went_down: Option<Instant>,
     kept: BTreeMap<ObjectRef, Object>,
-    last_command: Option<M::Command>,
+    /// The commands that hold, by their topics.
+    holding: BTreeMap<&'static str, M::Command>,
+    /// What came while the state waits to be made anew.
+    missed: Waiting<M>,
+    /// The object whose news made the state panic last.
+    suspect: Option<ObjectRef>,
+    /// The machine has ended; what is still in the mailbox is handed on.
+    ended: bool,
 }
 
 impl<M: Machine> Shell<M> {
@@ -109,7 +119,10 @@ impl<M: Machine> Shell<M> {
             failures: 0,
             went_down: None,
             kept: BTreeMap::new(),
-            last_command: None,
+            holding: BTreeMap::new(),
+            missed: Waiting::default(),
+            suspect: None,
+            ended: false,
         };
         Actor::start(shell);
     }
@@ -127,6 +140,10 @@ impl<M: Machine> Shell<M> {
     }
 
     fn handle(&mut self, input: InputOf<M>, ctx: &mut Context<Self>) {
+        if self.ended {
+            let leftover = Leftover::of(input).into_iter();
+            return leftover.for_each(|leftover| self.hand_on()(leftover));
+        }
         self.remember(&input);
         if let Input::Report(report) = &input {
             self.birth.family.heard(report);
@@ -136,7 +153,7 @@ impl<M: Machine> Shell<M> {
             _ => None,
         };
         if self.down {
-            return;
+            return self.miss(input);
         }
         let kind = kind_of(&input);
         let kept_for_the_log = input.clone();
@@ -155,9 +172,13 @@ impl<M: Machine> Shell<M> {
                 actor = M::NAME, key = %self.birth.key, input = ?kept_for_the_log,
                 "a step panicked: this is a bug, please report it"
             );
+            self.suspect(kept_for_the_log);
             self.go_down("panic", ctx);
             return;
         };
+        if self.suspect.is_some() && self.suspect == self.news_of(&kept_for_the_log) {
+            self.suspect = None;
+        }
         self.world
             .journal(|| format!("{} {kept_for_the_log:?} -> {effects:?}", self.birth.key));
         tracing::debug!(
@@ -174,14 +195,97 @@ impl<M: Machine> Shell<M> {
     /// Keeps what a state made anew has to be told.
     fn remember(&mut self, input: &InputOf<M>) {
         match input {
-            Input::Observed(object) if self.birth.own.contains(&object.kind()) => {
+            Input::Observed(object) if self.is_own(object) => {
                 self.kept.insert(object.reference(), object.clone());
             }
-            Input::Gone { object, .. } => {
+            // it may be about the predecessor of the one that is kept
+            Input::Gone { object, uid }
+                if self.kept.get(object).is_some_and(|kept| kept.uid() == uid) =>
+            {
                 self.kept.remove(object);
             }
-            Input::Command(command) => self.last_command = Some(command.clone()),
+            Input::Command(command) if command.holds() => {
+                self.holding.insert(command.topic(), command.clone());
+            }
             _ => {}
+        }
+    }
+
+    fn is_own(&self, object: &Object) -> bool {
+        self.birth.own.contains(&object.kind())
+    }
+
+    /// Keeps for later what a state made anew would not hear of otherwise.
+    fn miss(&mut self, input: InputOf<M>) {
+        let is_kept = match &input {
+            Input::Observed(object) => self.is_own(object),
+            Input::Command(command) => command.holds(),
+            Input::Gone { .. } => false,
+            // the family keeps what was said last
+            Input::Report(_) | Input::Kube(..) | Input::Actions(..) | Input::Tick => true,
+        };
+        if !is_kept {
+            let sent = Instant::now();
+            self.missed.put(Timed { input, sent });
+        }
+    }
+
+    /// The news that made the state panic is told once more to the next one, which may take it.
+    /// If it panics again, it goes without: one object must not stop all others.
+    fn suspect(&mut self, input: InputOf<M>) {
+        let Some(about) = self.news_of(&input) else {
+            return;
+        };
+        if self.suspect.as_ref() == Some(&about) {
+            self.suspect = None;
+            tracing::error!(key = %self.birth.key, %about, "left out, it made the state panic twice");
+            return;
+        }
+        self.suspect = Some(about);
+        self.miss(input);
+    }
+
+    /// The object that a message is about that is not kept anyway.
+    fn news_of(&self, input: &InputOf<M>) -> Option<ObjectRef> {
+        match input {
+            Input::Observed(object) if !self.is_own(object) => Some(object.reference()),
+            Input::Gone { object, .. } => Some(object.clone()),
+            _ => None,
+        }
+    }
+
+    /// What takes the messages that this actor does not handle any more.
+    fn hand_on(&self) -> impl Fn(Leftover) + Send + 'static {
+        let world = self.world.clone();
+        // a successor first
+        let mut keys = vec![self.birth.key.clone()];
+        keys.extend(self.birth.ancestors.iter().cloned());
+        move |leftover| {
+            world.router.hand_on(match leftover {
+                Leftover::Observed(object) => Sighting::Observed(object),
+                Leftover::Gone(object, uid) => Sighting::Gone {
+                    object,
+                    uid,
+                    keys: keys.clone(),
+                },
+            });
+        }
+    }
+
+    /// The machine has ended. Its objects are gone, so late news of them is dropped from now on.
+    fn end(&mut self, ctx: &mut Context<Self>) {
+        self.ended = true;
+        let uids = self.kept.values().map(|object| object.uid().to_owned());
+        self.world.router.forget(&self.birth.key, uids);
+        self.inbox.begin_close();
+        self.leave(ctx);
+    }
+
+    /// Stops the actor when all that was in its mailbox is handed on.
+    fn leave(&self, ctx: &mut Context<Self>) {
+        if self.inbox.mailbox_is_empty() {
+            self.inbox.close(Box::new(self.hand_on()));
+            ctx.stop();
         }
     }
 
@@ -216,7 +320,7 @@ impl<M: Machine> Shell<M> {
             Effect::Count(tally) => self.world.metrics.count(tally),
             Effect::Report(report) => (self.birth.report)(report),
             Effect::Child(directive) => self.birth.family.direct(directive, &self.inbox),
-            Effect::Stop => ctx.stop(),
+            Effect::Stop => self.end(ctx),
         }
     }
 
@@ -316,14 +420,21 @@ impl<M: Machine> Shell<M> {
         for report in self.birth.family.last_reports() {
             self.handle(Input::Report(report), ctx);
         }
-        if let Some(command) = self.last_command.clone() {
+        let holding: Vec<M::Command> = self.holding.values().cloned().collect();
+        for command in holding {
             self.handle(Input::Command(command), ctx);
+        }
+        for missed in self.missed.take() {
+            self.handle(missed.input, ctx);
         }
         self.handle(Input::Tick, ctx);
     }
 
     /// Handles what waits beside the mailbox, when all that was sent before it is handled.
     fn drain(&mut self, ctx: &mut Context<Self>) {
+        if self.ended {
+            return self.leave(ctx);
+        }
         if !self.inbox.mailbox_is_empty() {
             return;
         }
@@ -360,9 +471,11 @@ impl<M: Machine> Actor for Shell<M> {
             .live
             .with_label_values(&[M::NAME])
             .dec();
-        let uids = self.kept.values().map(|object| object.uid().to_owned());
-        self.world.router.forget(&self.birth.key, uids);
-        self.inbox.close();
+        if !self.ended {
+            let none = std::iter::empty();
+            self.world.router.forget(&self.birth.key, none);
+            self.inbox.discard();
+        }
     }
 }
 

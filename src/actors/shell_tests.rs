@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -12,10 +12,11 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use tokio::task::LocalSet;
 
 use super::inbox::{CAPACITY, Inbox};
-use super::machine::{Coalesce, EffectOf, InputOf, Machine};
+use super::machine::{Coalesce, EffectOf, InputOf, Machine, Topic};
 use super::router::{ActorKey, ActorKind, Router, Sighting};
 use super::shell::{Birth, Childless, Family, Shell};
 use super::world::{ActionsIo, Unregister, World};
+use crate::api::AutoscalingRunnerSet;
 use crate::clock::{Clock, Timestamp, after};
 use crate::kube_io::{EventPublisher, KubeIo, Limiter};
 use crate::messages::{
@@ -44,6 +45,13 @@ impl Machine for Scribe {
 
     fn step(&mut self, now: Timestamp, input: InputOf<Self>) -> Vec<EffectOf<Self>> {
         assert!(!matches!(input, Input::Command("panic")), "as asked");
+        let is_poison = |object: &Object| object.meta().name.as_deref() == Some("poison");
+        if let Input::Observed(object) = &input
+            && is_poison(object)
+        {
+            self.heard.borrow_mut().push("poison".to_owned());
+            panic!("as it does each time");
+        }
         let second = now.as_second();
         let line = match &input {
             Input::Observed(object) => format!("observed {object:?}"),
@@ -116,6 +124,7 @@ impl Stage {
             self.inbox.clone(),
             Birth {
                 key: key(),
+                ancestors: vec![scale_set_key()],
                 own: &[Kind::ConfigMap],
                 machine: make(),
                 factory: Box::new(make),
@@ -144,6 +153,20 @@ impl Stage {
 
 fn key() -> ActorKey {
     ActorKey::new(ActorKind::Runner, "ci", "a")
+}
+
+fn scale_set_key() -> ActorKey {
+    ActorKey::new(ActorKind::ScaleSet, "ci", "a")
+}
+
+/// Each word is a topic of its own, and those that end with a dot hold.
+impl Topic for &'static str {
+    fn topic(&self) -> &'static str {
+        self.split_once('=').map_or(self, |(topic, _)| topic)
+    }
+    fn holds(&self) -> bool {
+        self.ends_with('.')
+    }
 }
 
 fn config_map(version: u32) -> Object {
@@ -362,6 +385,7 @@ async fn a_child_that_goes_while_its_parent_is_down_does_not_come_back_with_it()
         let make = move || Parent(there.clone());
         let birth = Birth {
             key: key(),
+            ancestors: Vec::new(),
             own: &[],
             machine: make(),
             factory: Box::new(make),
@@ -397,6 +421,184 @@ async fn a_stopped_actor_leaves_the_router_and_late_events_do_not_come_back() {
         assert!(stage.world.router.deliver(late).is_none());
         stage.inbox.send(Input::Tick);
         assert_eq!(stage.pass(MOMENT).await, [""; 0]);
+    })
+    .await;
+}
+
+/// Of a kind that the machine does not own.
+fn scale_set(name: &str, version: u32) -> Object {
+    let mut set = AutoscalingRunnerSet::default();
+    set.metadata.namespace = Some("ci".into());
+    set.metadata.name = Some(name.into());
+    set.metadata.uid = Some(format!("uid-{version}"));
+    set.metadata.resource_version = Some(version.to_string());
+    Object::from(set)
+}
+
+fn gone(name: &str, version: u32) -> Input<u32, &'static str, NoReport> {
+    Input::Gone {
+        object: ObjectRef::new(Kind::AutoscalingRunnerSet, "ci", name),
+        uid: format!("uid-{version}"),
+    }
+}
+
+/// Collects what is handed on to nobody.
+fn collect_unclaimed(stage: &Stage) -> Arc<Mutex<Vec<String>>> {
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let there = lines.clone();
+    stage.world.router.set_unclaimed(move |key, sighting| {
+        let line = match sighting {
+            Sighting::Observed(object) => format!("{key} observed {object:?}"),
+            Sighting::Gone { object, uid, .. } => format!("{key} gone {object} {uid}"),
+        };
+        there.lock().unwrap().push(line);
+    });
+    lines
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_stopped_actor_did_not_handle_is_handed_on_in_order() {
+    // in the mailbox; beside it, when it is full; and after the end
+    for (place, before) in [("mailbox", 1), ("beside", CAPACITY), ("late", 0)] {
+        staged(|stage| async move {
+            let lines = collect_unclaimed(&stage);
+            stage.start();
+            stage.inbox.send(Input::Observed(config_map(5)));
+            stage.pass(MOMENT).await;
+            stage.script.borrow_mut().push_back(vec![Effect::Stop]);
+            stage.inbox.send(Input::Tick);
+            if place == "late" {
+                stage.pass(MOMENT).await;
+            }
+            for _ in 1..before {
+                stage.inbox.send(Input::Tick);
+            }
+            stage.inbox.send(gone("a", 1));
+            stage.inbox.send(Input::Observed(scale_set("b", 2)));
+            stage.inbox.send(gone("b", 2));
+            stage.inbox.send(Input::Observed(scale_set("c", 3)));
+            // of its own, and gone
+            stage.inbox.send(Input::Observed(config_map(6)));
+            stage.inbox.send(Input::Command("work"));
+            stage.pass(MOMENT).await;
+            let mut expected = vec![
+                "ScaleSet/ci/a gone AutoscalingRunnerSet ci/a uid-1",
+                "ScaleSet/ci/b observed AutoscalingRunnerSet ci/b@2",
+                "ScaleSet/ci/a gone AutoscalingRunnerSet ci/b uid-2",
+                "ScaleSet/ci/c observed AutoscalingRunnerSet ci/c@3",
+            ];
+            if place == "beside" {
+                // of each object only the newest waits there
+                expected.remove(1);
+            }
+            assert_eq!(*lines.lock().unwrap(), expected, "{place}");
+            assert_eq!(stage.gauge("impresario_actor_mailbox_messages"), 0.0);
+            assert_eq!(stage.gauge("impresario_actors"), 0.0);
+        })
+        .await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_successor_gets_what_still_comes_for_its_predecessor() {
+    staged(|mut stage| async move {
+        stage.start();
+        stage.script.borrow_mut().push_back(vec![]);
+        stage.script.borrow_mut().push_back(vec![Effect::Stop]);
+        stage.inbox.send(Input::Tick);
+        stage.inbox.send(gone("a", 1));
+        stage.pass(MOMENT).await;
+        let predecessor = stage.inbox.clone();
+        stage.inbox = Inbox::new(&stage.world.metrics.actors);
+        stage.start();
+        stage.pass(MOMENT).await;
+        predecessor.send(gone("a", 2));
+        let heard = stage.pass(MOMENT).await;
+        assert_eq!(heard.len(), 1, "{heard:?}");
+        assert!(heard[0].contains("uid-2"), "{heard:?}");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn commands_wait_by_their_topics() {
+    staged(|stage| async move {
+        for _ in 0..500 {
+            stage.inbox.send(Input::Command("a=1"));
+            stage.inbox.send(Input::Command("b"));
+            stage.inbox.send(Input::Command("a=2"));
+        }
+        stage.start();
+        let heard = stage.pass(MOMENT).await;
+        let expected = ["Command(\"a=2\")", "Command(\"b\")", "tick 0"];
+        assert_eq!(heard, expected);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_state_made_anew_is_told_all_commands_that_hold() {
+    staged(|stage| async move {
+        stage.start();
+        for command in ["z.", "a=1.", "once", "a=2.", "panic"] {
+            stage.inbox.send(Input::Command(command));
+        }
+        stage.pass(MOMENT).await;
+        let heard = stage.pass(Duration::from_secs(10)).await;
+        assert_eq!(heard[..2], ["Command(\"a=2.\")", "Command(\"z.\")"]);
+        assert!(heard[2].starts_with("tick"), "{heard:?}");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_comes_while_an_actor_is_down_waits_for_it() {
+    staged(|stage| async move {
+        stage.start();
+        stage.inbox.send(Input::Command("panic"));
+        stage.pass(MOMENT).await;
+        stage.inbox.send(Input::Observed(scale_set("a", 1)));
+        stage.inbox.send(Input::Observed(scale_set("a", 2)));
+        stage.inbox.send(gone("b", 3));
+        stage.inbox.send(Input::Command("once"));
+        assert_eq!(stage.pass(Duration::from_secs(1)).await, [""; 0]);
+        let heard = stage.pass(Duration::from_secs(10)).await;
+        assert_eq!(heard.len(), 4, "{heard:?}");
+        assert_eq!(heard[0], "observed AutoscalingRunnerSet ci/a@2");
+        assert!(heard[1].contains("uid-3"), "{heard:?}");
+        assert_eq!(heard[2], "Command(\"once\")");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn news_that_makes_a_state_panic_is_told_once_more_and_then_left_out() {
+    staged(|stage| async move {
+        stage.start();
+        stage.inbox.send(Input::Observed(scale_set("poison", 1)));
+        stage.inbox.send(Input::Observed(scale_set("a", 2)));
+        let heard = stage.pass(Duration::from_secs(60)).await;
+        let count = |line: &str| heard.iter().filter(|heard| *heard == line).count();
+        assert_eq!(count("poison"), 2, "{heard:?}");
+        assert_eq!(count("observed AutoscalingRunnerSet ci/a@2"), 1);
+        assert_eq!(stage.gauge("impresario_actor_restarts_total"), 2.0);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn late_news_of_a_predecessor_does_not_forget_the_object() {
+    staged(|stage| async move {
+        stage.start();
+        stage.inbox.send(Input::Observed(config_map(5)));
+        stage.inbox.send(Input::Gone {
+            object: config_map(5).reference(),
+            uid: "of its predecessor".to_owned(),
+        });
+        stage.inbox.send(Input::Command("panic"));
+        stage.pass(MOMENT).await;
+        let heard = stage.pass(Duration::from_secs(10)).await;
+        assert_eq!(heard[0], "observed ConfigMap ci/a@5");
     })
     .await;
 }

@@ -155,6 +155,8 @@ pub struct ControllerWorld {
     pub clock: Clock,
     /// The controller's settings.
     pub settings: Arc<ControllerSettings>,
+    /// The only namespace whose scale sets it looks after; `None` for all.
+    pub namespace: Option<String>,
     /// Where each step is written down, if anywhere.
     pub journal: Option<Journal>,
 }
@@ -199,7 +201,7 @@ impl RunningController {
                 clock: world.clock,
                 metrics: metrics_there,
                 settings: world.settings,
-                namespace: None,
+                namespace: world.namespace,
                 workers: Workers::Here,
                 ready: ready_there,
                 journal: world.journal,
@@ -318,6 +320,20 @@ impl Cluster {
     /// Starts a controller with other settings than the cluster's.
     #[must_use]
     pub fn start_controller_with(&self, settings: Arc<ControllerSettings>) -> RunningController {
+        self.start_one(settings, None)
+    }
+
+    /// Starts a controller that looks after the scale sets of one namespace only.
+    #[must_use]
+    pub fn start_controller_in(&self, namespace: &str) -> RunningController {
+        self.start_one(self.settings.clone(), Some(namespace.to_owned()))
+    }
+
+    fn start_one(
+        &self,
+        settings: Arc<ControllerSettings>,
+        namespace: Option<String>,
+    ) -> RunningController {
         let journal = self.log.clone().map(|log| {
             let clock = self.clock.clone();
             let write = move |line: &str| log.write(format!("{} {line}", clock.now()));
@@ -328,6 +344,7 @@ impl Cluster {
             transports: Arc::clone(&self.transports),
             clock: self.clock.clone(),
             settings,
+            namespace,
             journal,
         })
     }

@@ -4,6 +4,7 @@
 mod by_hand;
 mod deletion;
 mod determinism;
+mod neighbours;
 mod runners;
 mod scaling;
 #[path = "../support/stage/mod.rs"]

@@ -3,19 +3,23 @@
 //! Registration reuses a scale set that it finds by its name, so that two sets of one name,
 //! group and config URL get the same one, in whatever namespaces they are. Neither can see
 //! that by itself; the controller can.
+//!
+//! What one has is what its annotations say, which whoever may edit it can write. So the others
+//! learn too whether the service has shown it to that one's credentials.
 
 use std::collections::BTreeMap;
 
 use crate::actors::router::ActorKey;
+use crate::actors::scale_set::Sharer;
 
 /// Who has which scale set.
 #[derive(Debug, Default)]
 pub struct Sharing {
     known: BTreeMap<ActorKey, Claim>,
-    /// By scale set: who has it, and whether they are going.
-    members: BTreeMap<String, BTreeMap<ActorKey, bool>>,
+    /// By scale set: who has it.
+    members: BTreeMap<String, BTreeMap<ActorKey, Claim>>,
     /// What each was told last, unless that was nothing.
-    told: BTreeMap<ActorKey, Vec<String>>,
+    told: BTreeMap<ActorKey, Vec<Sharer>>,
 }
 
 /// What one says of itself.
@@ -26,10 +30,12 @@ pub struct Claim {
     /// Whether it is being deleted: one that goes is in nobody's way, and leaves the scale set
     /// to those that stay.
     pub going: bool,
+    /// Whether the service has shown it to this one.
+    pub proven: bool,
 }
 
 /// Who is to be told, and the others that have the same scale set and stay.
-pub type News = (ActorKey, Vec<String>);
+pub type News = (ActorKey, Vec<Sharer>);
 
 impl Sharing {
     /// Takes in what one says of itself. Who shares a scale set is told again each time it
@@ -54,7 +60,7 @@ impl Sharing {
         match &claim.identity {
             Some(identity) => {
                 let members = self.members.entry(identity.clone()).or_default();
-                members.insert(key.clone(), claim.going);
+                members.insert(key.clone(), claim.clone());
                 self.known.insert(key.clone(), claim.clone());
             }
             None => {
@@ -78,9 +84,12 @@ impl Sharing {
         let others = |key: &ActorKey| {
             let stay = members
                 .iter()
-                .filter(|(other, going)| !**going && *other != key);
-            let names = stay.map(|(other, _)| format!("{}/{}", other.namespace, other.name));
-            names.collect()
+                .filter(|(other, claim)| !claim.going && *other != key);
+            let sharers = stay.map(|(other, claim)| Sharer {
+                name: format!("{}/{}", other.namespace, other.name),
+                proven: claim.proven,
+            });
+            sharers.collect()
         };
         members
             .keys()
@@ -88,7 +97,7 @@ impl Sharing {
             .collect()
     }
 
-    fn is_news(&mut self, key: &ActorKey, others: &[String]) -> bool {
+    fn is_news(&mut self, key: &ActorKey, others: &[Sharer]) -> bool {
         let before = self.told.remove(key).unwrap_or_default();
         if !others.is_empty() {
             self.told.insert(key.clone(), others.to_vec());
@@ -103,12 +112,28 @@ mod tests {
     use crate::actors::router::ActorKind;
 
     fn says(sharing: &mut Sharing, name: &str, identity: Option<&str>, going: bool) -> Vec<String> {
+        claims(sharing, name, identity, going, true)
+    }
+
+    fn claims(
+        sharing: &mut Sharing,
+        name: &str,
+        identity: Option<&str>,
+        going: bool,
+        proven: bool,
+    ) -> Vec<String> {
         let key = ActorKey::new(ActorKind::ScaleSet, format!("team-{name}"), name);
-        let identity = identity.map(str::to_owned);
-        let news = sharing.heard(&key, Claim { identity, going });
-        let lines = news.into_iter().map(|(key, others)| {
-            let others = others.join(" ");
-            format!("{}: {others}", key.name)
+        let claim = Claim {
+            identity: identity.map(str::to_owned),
+            going,
+            proven,
+        };
+        let lines = sharing.heard(&key, claim).into_iter().map(|(key, others)| {
+            let mark = |other: &Sharer| if other.proven { "" } else { "?" };
+            let others = others
+                .iter()
+                .map(|one| format!("{}{}", one.name, mark(one)));
+            format!("{}: {}", key.name, others.collect::<Vec<_>>().join(" "))
         });
         lines.collect()
     }
@@ -159,5 +184,15 @@ mod tests {
         assert_eq!(says("b", true), ["b: team-a/a"]);
         // when all go, the last one takes the scale set along
         assert_eq!(says("a", true), ["b: "]);
+    }
+
+    #[test]
+    fn who_claims_one_is_told_of_as_such_until_the_service_has_shown_it() {
+        let mut sharing = Sharing::default();
+        claims(&mut sharing, "a", Some("acme 7"), false, true);
+        let forged = claims(&mut sharing, "b", Some("acme 7"), false, false);
+        assert_eq!(forged, ["a: team-b/b?", "b: team-a/a"]);
+        let shown = claims(&mut sharing, "b", Some("acme 7"), false, true);
+        assert_eq!(shown, ["a: team-b/b"]);
     }
 }

@@ -140,25 +140,28 @@ impl ListenerMachine {
     }
 
     fn observe(&mut self, object: Object) {
+        if !self.is_place_of_part(&object.reference()) {
+            return;
+        }
         let name = object.meta().name.clone().unwrap_or_default();
         match object {
-            Object::AutoscalingListener(al) if name == self.name => {
+            Object::AutoscalingListener(al) => {
                 let moved = self.al.observe(al);
                 if moved {
                     // whoever touches it wants it looked after
                     self.refresh_sources();
                 }
             }
-            Object::ServiceAccount(object) if name == self.name => {
+            Object::ServiceAccount(object) => {
                 self.parts.service_account.observe(object);
             }
-            Object::Role(object) if name == self.name => {
+            Object::Role(object) => {
                 self.parts.role.observe(object);
             }
-            Object::RoleBinding(object) if name == self.name => {
+            Object::RoleBinding(object) => {
                 self.parts.role_binding.observe(object);
             }
-            Object::Pod(object) if name == self.name => {
+            Object::Pod(object) => {
                 self.parts.pod.observe(object);
             }
             Object::Secret(object) => {
@@ -171,8 +174,11 @@ impl ListenerMachine {
     }
 
     fn observe_gone(&mut self, object: &ObjectRef, uid: &str) {
+        if !self.is_place_of_part(object) {
+            return;
+        }
         match object.kind {
-            Kind::AutoscalingListener if object.name == self.name => {
+            Kind::AutoscalingListener => {
                 self.al.observe_gone(uid);
             }
             Kind::ServiceAccount => self.parts.service_account.observe_missing(uid),
@@ -185,6 +191,20 @@ impl ListenerMachine {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Whether an object at that place is one of ours. Role and RoleBinding find their way here
+    /// by labels, which whoever may write such objects in any namespace can put on them.
+    fn is_place_of_part(&self, object: &ObjectRef) -> bool {
+        let scale_sets = self.last_seen.as_ref();
+        let scale_sets = scale_sets.map(|al| &al.spec.autoscaling_runner_set_namespace);
+        match object.kind {
+            Kind::Role | Kind::RoleBinding => {
+                object.name == self.name && Some(&object.namespace) == scale_sets
+            }
+            Kind::Secret => object.namespace == self.namespace,
+            _ => object.namespace == self.namespace && object.name == self.name,
         }
     }
 

@@ -11,7 +11,7 @@ use super::hold::Hold;
 use super::proxy::ProxySecret;
 use crate::actors::runner::turn::Turn;
 use crate::actors::tracked::{Presence, Tracked};
-use crate::actors::{EffectOf, InputOf, Machine};
+use crate::actors::{EffectOf, InputOf, Machine, Topic};
 use crate::api::EphemeralRunnerSet;
 use crate::api::constants::annotations;
 use crate::clock::Timestamp;
@@ -54,6 +54,15 @@ pub enum Tag {
 pub enum RunnerSetCommand {
     /// All runners of the initial list have been delivered. Nothing is decided before.
     Synced,
+}
+
+impl Topic for RunnerSetCommand {
+    fn topic(&self) -> &'static str {
+        "synced"
+    }
+    fn holds(&self) -> bool {
+        true
+    }
 }
 
 /// The decision part of a runner set.

@@ -158,7 +158,9 @@ impl ScaleSetMachine {
                 }
             }
             EphemeralRunnerSet | EphemeralRunner => {
-                self.runner_set.object.observe_gone(&uid);
+                if object == self.runner_set_reference() {
+                    self.runner_set.object.observe_gone(&uid);
+                }
                 if self.runner_set.alive {
                     let directive = RunnerSetDirective::Gone { object, uid };
                     step.effects

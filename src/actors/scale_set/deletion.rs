@@ -34,6 +34,9 @@ const GIVE_UP_AFTER: SignedDuration = SignedDuration::from_mins(10);
 /// replaced, or a service in disorder, is refused for a moment.
 const REFUSED_AFTER: SignedDuration = SignedDuration::from_secs(60);
 
+/// Another set that says that it has the scale set as well is given so long to show it.
+const PROOF_WITHIN: SignedDuration = SignedDuration::from_secs(60);
+
 /// How far the deletion of the scale set in the service has come.
 #[derive(Debug, Default)]
 pub struct Deregistration {
@@ -44,6 +47,8 @@ pub struct Deregistration {
     since: Option<Timestamp>,
     /// Since when the credentials are refused.
     refused: Option<Timestamp>,
+    /// Since when another set is to show that it has the scale set as well.
+    in_question: Option<Timestamp>,
     /// The service has none of it any more, or it is left there.
     done: bool,
     /// Why it is left there.
@@ -125,11 +130,7 @@ impl ScaleSetMachine {
             return Some(self.remaining_runners());
         }
         if !self.deregister(ars, step) {
-            let error = self.deregistration.error.as_ref();
-            let reason = error.map_or(String::new(), |error| format!(": {error}"));
-            return Some(format!(
-                "the scale set to be deleted in the Actions service{reason}"
-            ));
+            return Some(self.remaining_registration());
         }
         if !self.release_protected(ars, step) {
             return Some("the chart's protected objects to be released".to_owned());
@@ -181,6 +182,16 @@ impl ScaleSetMachine {
         }
     }
 
+    fn remaining_registration(&self) -> String {
+        let unproven = self.sharers(false);
+        if self.deregistration.since.is_none() && !unproven.is_empty() {
+            return format!("{unproven} to show that it has the scale set as well");
+        }
+        let error = self.deregistration.error.as_ref();
+        let reason = error.map_or(String::new(), |error| format!(": {error}"));
+        format!("the scale set to be deleted in the Actions service{reason}")
+    }
+
     /// Deletes the scale set in the service and then forgets its id. Says whether that is done.
     fn deregister(&mut self, ars: &AutoscalingRunnerSet, step: &mut Step) -> bool {
         if self.registration.is_calling() {
@@ -195,6 +206,9 @@ impl ScaleSetMachine {
         if !decided && let Some(why) = self.is_not_ours_to_delete(ars) {
             self.deregistration.done = true;
             self.deregistration.left = Some(why);
+        }
+        if !self.deregistration.done && self.is_in_question(step) {
+            return false;
         }
         if self.deregistration.done {
             self.say_what_is_left(ars, id, step);
@@ -223,16 +237,30 @@ impl ScaleSetMachine {
     fn is_not_ours_to_delete(&self, ars: &AutoscalingRunnerSet) -> Option<ActionsError> {
         let message = if has_moved(ars) && self.registration.unrecorded_id().is_none() {
             "the config URL has changed, and the id is that of the old one".to_owned()
-        } else if self.shared_with.is_empty() {
-            return None;
         } else {
-            format!("{} still has it", self.shared_with.join(", "))
+            let others = self.sharers(true);
+            if others.is_empty() {
+                return None;
+            }
+            format!("{others} still has it")
         };
         Some(ActionsError {
             kind: ActionsErrorKind::Config,
             message,
             retry_after: None,
         })
+    }
+
+    /// Whether another set that says that it has the scale set may yet show it. An id can be made
+    /// up, so that it is not waited for long.
+    fn is_in_question(&mut self, step: &mut Step) -> bool {
+        if self.deregistration.in_flight || self.shared_with.iter().all(|one| one.proven) {
+            return false;
+        }
+        let since = *self.deregistration.in_question.get_or_insert(step.now);
+        let until = since.saturating_add(PROOF_WITHIN).unwrap_or(step.now);
+        step.wake.at(until);
+        until > step.now
     }
 
     fn say_what_is_left(&mut self, ars: &AutoscalingRunnerSet, id: i64, step: &mut Step) {

@@ -26,7 +26,8 @@ mod step;
 mod tests;
 mod vocabulary;
 
+pub use record::identity;
 pub use state::ScaleSetMachine;
 pub use vocabulary::{
-    ChildReport, GaugeLabels, ScaleSetCommand, ScaleSetReport, ScaleSetSummary, ScaleSetTag,
+    ChildReport, GaugeLabels, ScaleSetCommand, ScaleSetReport, ScaleSetSummary, ScaleSetTag, Sharer,
 };

@@ -101,6 +101,9 @@ impl ScaleSetMachine {
         let to_confirm = (no_listener || self.registration.missed) && !self.registration.confirmed;
         if to_compare || to_confirm {
             self.compare(ars, id, &wanted, generation, step);
+        } else if !self.shared_with.is_empty() && self.registration.known.is_none() {
+            // only who can see it keeps another from deleting it
+            self.call(ars, ActionsCall::GetScaleSet { id }, step);
         }
         Some(Registered {
             id,
@@ -270,13 +273,28 @@ impl ScaleSetMachine {
     }
 
     fn sharing(&self) -> Option<String> {
-        let others = self.shared_with.as_slice();
+        let others = self.sharers(true);
         (!others.is_empty()).then(|| {
             format!(
-                "the scale set is shared with {}: only one of them can take its jobs; give each \
-                 its own runnerScaleSetName or runnerGroup",
-                others.join(", ")
+                "the scale set is shared with {others}: only one of them can take its jobs; give \
+                 each its own runnerScaleSetName or runnerGroup"
             )
+        })
+    }
+
+    /// Names of those that say that they have the scale set as well, and have shown it or not.
+    pub(super) fn sharers(&self, proven: bool) -> String {
+        let names = self.shared_with.iter().filter(|one| one.proven == proven);
+        let names: Vec<&str> = names.map(|one| one.name.as_str()).collect();
+        names.join(", ")
+    }
+
+    /// Whether the service has shown the scale set that the annotations name, under the name
+    /// that the spec has for it.
+    pub(super) fn has_proof(&self, ars: &AutoscalingRunnerSet) -> bool {
+        let known = self.registration.known.as_ref();
+        known.is_some_and(|known| {
+            recorded(ars).id == Some(known.id) && known.name.eq_ignore_ascii_case(&wanted(ars).name)
         })
     }
 

@@ -14,7 +14,7 @@ use super::registration::Registration;
 use super::status::StatusWriter;
 use super::step::Step;
 use super::vocabulary::{
-    ChildReport, ScaleSetCommand, ScaleSetReport, ScaleSetSummary, ScaleSetTag,
+    ChildReport, ScaleSetCommand, ScaleSetReport, ScaleSetSummary, ScaleSetTag, Sharer,
 };
 use crate::actors::owned::Owned;
 use crate::actors::owned::Verb;
@@ -56,8 +56,8 @@ pub struct ScaleSetMachine {
     /// Last message of each event by its reason.
     announced: BTreeMap<&'static str, String>,
     pub(super) summary: Option<ScaleSetSummary>,
-    /// Other AutoscalingRunnerSets that have the same scale set in the service.
-    pub(super) shared_with: Vec<String>,
+    /// Other AutoscalingRunnerSets that say that they have the same scale set in the service.
+    pub(super) shared_with: Vec<Sharer>,
     pub(super) stopped: bool,
 }
 
@@ -123,7 +123,7 @@ impl ScaleSetMachine {
         match input {
             Input::Observed(object) => self.observe(object, step),
             Input::Gone { object, uid } if object.kind == Kind::AutoscalingRunnerSet => {
-                if object.name == self.name {
+                if object == self.reference() {
                     self.ars.observe_gone(&uid);
                 }
             }
@@ -147,7 +147,7 @@ impl ScaleSetMachine {
                 child.object.observe(listener.clone());
                 self.hand_to_listener(&name, listener, step);
             }
-            Object::EphemeralRunnerSet(set) if set.metadata.name.as_ref() == Some(&self.name) => {
+            Object::EphemeralRunnerSet(set) if set.reference() == self.runner_set_reference() => {
                 self.runner_set.object.observe(set.clone());
                 self.hand_to_runner_set(set.into_object(), step);
             }
@@ -157,7 +157,7 @@ impl ScaleSetMachine {
     }
 
     fn observe_scale_set(&mut self, ars: Arc<AutoscalingRunnerSet>, step: &mut Step) {
-        if ars.metadata.name.as_ref() != Some(&self.name) {
+        if ars.reference() != self.reference() {
             return;
         }
         let annotations = |ars: &AutoscalingRunnerSet| ars.metadata.annotations.clone();

@@ -133,6 +133,7 @@ impl ScaleSetMachine {
         let summary = ScaleSetSummary {
             counts: self.counts().unwrap_or_default(),
             identity: identity(ars),
+            proven: self.has_proof(ars),
             going: ars.metadata.deletion_timestamp.is_some(),
             listener_running: listener.is_some_and(super::children::ListenerChild::is_ready),
             labels: GaugeLabels {

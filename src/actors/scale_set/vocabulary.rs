@@ -1,7 +1,7 @@
 //! What a scale set says and hears.
 
-use crate::actors::Coalesce;
 use crate::actors::owned::Verb;
+use crate::actors::{Coalesce, Topic};
 use crate::messages::{ListenerReport, RunnerCounts, RunnerSetReport};
 
 /// Names an effect of a scale set.
@@ -28,9 +28,31 @@ pub enum ScaleSetTag {
 pub enum ScaleSetCommand {
     /// All objects that existed at the start were delivered. Until then nothing is decided.
     Synced,
-    /// These AutoscalingRunnerSets, as `namespace/name`, have the same scale set in the service
-    /// and are not being deleted.
-    Shared(Vec<String>),
+    /// These have the same scale set in the service and are not being deleted.
+    Shared(Vec<Sharer>),
+}
+
+/// Another AutoscalingRunnerSet that says that it has the same scale set in the service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sharer {
+    /// Its name, as `namespace/name`.
+    pub name: String,
+    /// Whether the service has shown the scale set to its credentials. Until then it may as well
+    /// have made the id up.
+    pub proven: bool,
+}
+
+impl Topic for ScaleSetCommand {
+    fn topic(&self) -> &'static str {
+        match self {
+            // told before the other: what may be deleted in the service depends on it
+            Self::Shared(_) => "shared",
+            Self::Synced => "synced",
+        }
+    }
+    fn holds(&self) -> bool {
+        true
+    }
 }
 
 /// What the children of a scale set tell it.
@@ -78,6 +100,8 @@ pub struct ScaleSetSummary {
     /// Names the scale set in the service, once it is registered: two with the same name are
     /// one.
     pub identity: Option<String>,
+    /// Whether the service has shown that scale set to it.
+    pub proven: bool,
     /// Whether it is being deleted.
     pub going: bool,
     /// Labels of its gauges.

@@ -203,6 +203,7 @@ impl Stage {
                 transports: self.actions.transports(),
                 clock: clock.clone(),
                 settings,
+                namespace: None,
                 journal: None,
             }),
             (None, None) => unreachable!("a stage has a cluster"),

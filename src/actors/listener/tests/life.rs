@@ -10,7 +10,7 @@ use super::world::{CONTROLLER, NAME, RUNNERS, World, secret};
 use crate::actors::Machine;
 use crate::api::AutoscalingListener;
 use crate::api::constants::labels;
-use crate::messages::{Input, Kind, ListenerCommand};
+use crate::messages::{Input, Kind, ListenerCommand, ObjectRef};
 
 #[test]
 fn objects_are_made_in_the_order_in_which_they_need_each_other() {
@@ -620,6 +620,42 @@ fn a_role_of_another_listener_or_of_nobody_is_left_alone() {
 }
 
 /// Running, with the labels that a scale set gives its listener.
+#[test]
+fn an_object_elsewhere_that_is_labelled_as_ours_is_not_taken_for_ours() {
+    for kind in [Kind::Role, Kind::RoleBinding] {
+        let mut world = World::running();
+        let writes = world.cluster.writes.len();
+        let ours = world.cluster.objects[&ObjectRef::new(kind, RUNNERS, NAME)].clone();
+        let mut forged = crate::actors::listener::tests::cluster::to_value(&ours);
+        forged["metadata"]["namespace"] = json!("somebody-else");
+        forged["metadata"]["uid"] = json!("forged");
+        forged["metadata"]["resourceVersion"] = json!("999999");
+        forged["rules"] = json!([]);
+        forged["subjects"] = json!([]);
+        let forged = crate::actors::listener::tests::cluster::from_value(kind, forged);
+        let now = world.cluster.now;
+        let effects = world.machine.step(now, Input::Observed(forged.clone()));
+        let gone = Input::Gone {
+            object: forged.reference(),
+            uid: ours.uid().to_owned(),
+        };
+        let more = world.machine.step(now, gone);
+        for effect in effects.iter().chain(&more) {
+            assert!(
+                matches!(effect, crate::messages::Effect::WakeAt(_)),
+                "{effect:?}"
+            );
+        }
+        // and ours is still looked after
+        world.cluster.edit(kind, RUNNERS, NAME, |object| {
+            object["rules"] = json!([]);
+            object["subjects"] = json!([]);
+        });
+        world.settle();
+        assert!(world.cluster.writes.len() > writes, "{kind}");
+    }
+}
+
 fn labelled() -> World {
     let mut world = World::new();
     world

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::world::{CONTROLLER, POOL, RUNNERS, World};
+use super::world::{CONTROLLER, POOL, RUNNERS, World, sharer};
 use crate::actors::Machine;
 use crate::actors::listener::tests::cluster::{Fault, from_value};
 use crate::actors::scale_set::{ScaleSetCommand, ScaleSetReport};
@@ -48,7 +48,7 @@ fn everything_goes_in_order() {
 #[test]
 fn a_scale_set_that_another_set_has_as_well_stays() {
     let mut world = World::settled();
-    let others = vec!["team-b/pool".to_owned()];
+    let others = vec![sharer(true)];
     world.command(ScaleSetCommand::Shared(others));
     delete(&mut world);
     world.pass(10);
@@ -61,6 +61,35 @@ fn a_scale_set_that_another_set_has_as_well_stays() {
         .iter()
         .find(|note| note.reason == "ScaleSetLeft");
     assert!(note.unwrap().message.contains("team-b/pool still has it"));
+}
+
+#[test]
+fn a_made_up_id_does_not_keep_the_scale_set_of_another() {
+    let mut world = World::settled();
+    world.command(ScaleSetCommand::Shared(vec![sharer(false)]));
+    delete(&mut world);
+    world.pass(30);
+    // the other may yet show it
+    assert_eq!(world.service.count("delete_scale_set"), 0);
+    let ready = world.condition("Ready");
+    assert!(ready.contains("team-b/pool to show"), "{ready}");
+    world.pass(40);
+    assert_gone(&world);
+    assert_eq!(world.service.count("delete_scale_set"), 1);
+    assert_eq!(world.events_of("ScaleSetLeft"), 0);
+}
+
+#[test]
+fn a_claim_that_is_shown_in_time_keeps_the_scale_set() {
+    let mut world = World::settled();
+    world.command(ScaleSetCommand::Shared(vec![sharer(false)]));
+    delete(&mut world);
+    world.pass(30);
+    world.command(ScaleSetCommand::Shared(vec![sharer(true)]));
+    world.pass(40);
+    assert_gone(&world);
+    assert_eq!(world.service.count("delete_scale_set"), 0);
+    assert_eq!(world.events_of("ScaleSetLeft"), 1);
 }
 
 #[test]

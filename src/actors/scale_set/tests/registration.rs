@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use super::world::{CONTROLLER, World};
-use crate::actors::scale_set::{ScaleSetCommand, ScaleSetTag};
+use super::world::{CONTROLLER, World, sharer};
+use crate::actors::scale_set::{ScaleSetCommand, ScaleSetReport, ScaleSetTag};
 use crate::api::AutoscalingRunnerSetPhase as Phase;
 use crate::messages::{ActionsCall, ActionsErrorKind, Kind};
 
@@ -276,7 +276,7 @@ fn a_scale_set_that_an_older_controller_registered_gets_its_place_written_down_o
 #[test]
 fn what_is_shared_with_another_set_is_said_until_it_is_over() {
     let mut world = World::settled();
-    let others = vec!["team-b/pool".to_owned()];
+    let others = vec![sharer(true)];
     world.command(ScaleSetCommand::Shared(others.clone()));
     world.command(ScaleSetCommand::Shared(others));
     let registered = world.condition("Registered");
@@ -293,6 +293,42 @@ fn what_is_shared_with_another_set_is_said_until_it_is_over() {
     world.command(ScaleSetCommand::Shared(Vec::new()));
     assert!(world.condition("Registered").starts_with("True Registered"));
     assert!(world.condition("Ready").starts_with("True Ready"));
+}
+
+#[test]
+fn a_made_up_claim_is_not_said_and_has_the_scale_set_looked_at_once() {
+    let mut world = World::settled();
+    world.restart();
+    world.pass(5);
+    let before = world.service.count("get_scale_set");
+    world.command(ScaleSetCommand::Shared(vec![sharer(false)]));
+    let registered = world.condition("Registered");
+    assert!(registered.starts_with("True Registered"), "{registered}");
+    assert_eq!(world.events_of("ScaleSetShared"), 0);
+    world.pass(600);
+    // so that it can show its own claim to the other
+    assert_eq!(world.service.count("get_scale_set"), before + 1);
+    let proven = world.reports.iter().rev().find_map(|report| match report {
+        ScaleSetReport::Summary(summary) => Some(summary.proven),
+        ScaleSetReport::Gone => None,
+    });
+    assert_eq!(proven, Some(true));
+}
+
+#[test]
+fn an_id_that_the_service_has_under_another_name_proves_nothing() {
+    let mut world = World::settled();
+    world.service.sets.get_mut(&11).unwrap().name = "victim".to_owned();
+    world.restart();
+    world.reports.clear();
+    world.pass(5);
+    world.command(ScaleSetCommand::Shared(vec![sharer(false)]));
+    world.pass(60);
+    let proven = world.reports.iter().any(|report| match report {
+        ScaleSetReport::Summary(summary) => summary.proven,
+        ScaleSetReport::Gone => false,
+    });
+    assert!(!proven);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::actors::listener::ListenerMachine;
 use crate::actors::listener::tests::cluster::{Cluster, Shown};
 use crate::actors::scale_set::{
-    ChildReport, ScaleSetCommand, ScaleSetMachine, ScaleSetReport, ScaleSetTag,
+    ChildReport, ScaleSetCommand, ScaleSetMachine, ScaleSetReport, ScaleSetTag, Sharer,
 };
 use crate::actors::{EffectOf, InputOf, Machine};
 use crate::api::constants::finalizers;
@@ -182,6 +182,14 @@ pub fn scale_set() -> Value {
             "template": {"spec": {"containers": [{"name": "runner", "image": "runner:1"}]}},
         },
     })
+}
+
+/// Another set that says that it has the same scale set.
+pub fn sharer(proven: bool) -> Sharer {
+    Sharer {
+        name: "team-b/pool".to_owned(),
+        proven,
+    }
 }
 
 impl World {
