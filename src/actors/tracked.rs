@@ -38,6 +38,8 @@ pub struct Tracked<T> {
     presence: Presence<T>,
     /// Uid of the last one that is known to be gone: late events about it say nothing.
     dead: Option<String>,
+    /// Uid of the copy that was known when the request in flight was sent.
+    asked_of: Option<String>,
     in_flight: bool,
     failures: u32,
     not_before: Option<Timestamp>,
@@ -49,6 +51,7 @@ impl<T> Default for Tracked<T> {
         Self {
             presence: Presence::Unknown,
             dead: None,
+            asked_of: None,
             in_flight: false,
             failures: 0,
             not_before: None,
@@ -158,8 +161,13 @@ impl<T: KubeObject> Tracked<T> {
     }
 
     /// Notes that a request was sent.
-    pub const fn begin(&mut self) {
+    pub fn begin(&mut self) {
         self.in_flight = true;
+        self.asked_of = self.uid();
+    }
+
+    fn uid(&self) -> Option<String> {
+        self.get().and_then(|known| known.meta().uid.clone())
     }
 
     /// Lets the next request go at once, whatever failed before.
@@ -248,10 +256,15 @@ impl<T: KubeObject> Tracked<T> {
         }
     }
 
+    /// Takes in the answer that there is none. It speaks of when it was asked: one that a watch
+    /// has shown since is another, made later, and when that goes the watch says so.
     fn bury(&mut self) {
-        if let Presence::Present(known) = &self.presence {
-            self.dead = known.meta().uid.clone();
+        let known = self.uid();
+        if known.is_some() && known != self.asked_of {
+            self.dead = self.asked_of.take().or(self.dead.take());
+            return;
         }
+        self.dead = known.or(self.dead.take());
         self.presence = Presence::Absent;
     }
 }
@@ -373,6 +386,40 @@ mod tests {
         assert!(tracked.observe(pod("u", 6)));
         let refused = tracked.last_error().map(|error| error.kind);
         assert_eq!(refused, Some(KubeErrorKind::Invalid), "it is refused still");
+    }
+
+    #[test]
+    fn a_late_answer_that_there_is_none_does_not_bury_who_came_since() {
+        let answers = || [error(KubeErrorKind::NotFound), Ok(KubeAnswer::Deleted)];
+        for late in answers() {
+            let before: [fn() -> Tracked<Pod>; 3] = [
+                || Tracked::present(pod("old", 5)),
+                Tracked::absent,
+                Tracked::default,
+            ];
+            for tracked in before {
+                let mut tracked = tracked();
+                tracked.begin();
+                assert!(tracked.observe(pod("new", 9)));
+                tracked.finish(NOW, &late, &who());
+                let uid = tracked.get().and_then(|pod| pod.metadata.uid.clone());
+                assert_eq!(uid.as_deref(), Some("new"), "{late:?}");
+                assert!(tracked.is_free(NOW), "{late:?}");
+                // and what comes late of the one before says nothing
+                tracked.observe_gone("old");
+                assert!(!tracked.observe(pod("old", 6)), "{late:?}");
+                assert!(tracked.observe_gone("new"), "{late:?}");
+            }
+        }
+        for answer in answers() {
+            let mut tracked = Tracked::present(pod("u", 5));
+            tracked.begin();
+            // the same, as it was marked to go
+            assert!(tracked.observe(pod("u", 9)));
+            tracked.finish(NOW, &answer, &who());
+            assert!(tracked.is_absent(), "{answer:?}");
+            assert!(!tracked.observe(pod("u", 10)), "{answer:?}");
+        }
     }
 
     #[test]
