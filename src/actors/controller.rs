@@ -12,21 +12,22 @@ use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, LocalSet};
 
 use self::sharing::{Claim, Sharing};
 use super::family::start_scale_set;
 use super::inbox::Inbox;
+use super::registered::{Registered, remove_registration};
 use super::router::{ActorKey, Router, Sighting, keys_of};
 use super::scale_set::{GaugeLabels, ScaleSetCommand, ScaleSetMachine, ScaleSetReport, identity};
-use super::watch::{Gate, Watch, WatchLost};
+use super::watch::{Gate, StoreRestored, Watch, WatchEnded, WatchLost};
 use super::workers::{WorkerEnded, Workers};
 use super::world::{ActionsIo, Journal, Unregister, World};
 use crate::api::constants::labels;
 use crate::api::{AutoscalingListener, AutoscalingRunnerSet, EphemeralRunner, EphemeralRunnerSet};
 use crate::clock::Clock;
 use crate::kube_io::{EventPublisher, Fence, KubeIo, Limiter};
-use crate::messages::{Input, Kind, KubeObject, Object};
+use crate::messages::{EventNote, EventSeverity, Input, Kind, KubeObject, Object};
 use crate::metrics::Metrics;
 use crate::resources::ControllerSettings;
 
@@ -75,41 +76,78 @@ pub enum ControllerError {
     /// Scale sets have nobody who looks after them.
     #[error(transparent)]
     Worker(#[from] WorkerEnded),
+    /// Scale sets have no threads to live on.
+    #[error("threads for scale sets: {0}")]
+    Threads(#[from] std::io::Error),
 }
 
-/// Runs the controller until it cannot go on. To be called inside a `LocalSet`; the actors live
-/// as long as that does.
+/// Runs the controller until it cannot go on. To be called inside a `LocalSet`.
+///
+/// When the API server's store is restored from a backup, what the actors know is of a time
+/// that never was. All of it is a cache, so they end, and others begin from new lists.
 ///
 /// # Errors
 ///
 /// When a watch cannot be established any more, or a worker has ended.
 pub async fn run(mut options: ControllerOptions) -> Result<Infallible, ControllerError> {
-    let worker_ended = options.workers.ended();
-    let client = options.client;
+    let registered = Arc::new(Registered::default());
+    let threads = options.workers.count();
+    let mut restored = None;
+    loop {
+        let workers = std::mem::replace(&mut options.workers, Workers::Here);
+        // a set of its own, so that all that was started ends with it
+        let actors = LocalSet::new();
+        let life = run_once(&options, workers, registered.clone(), restored.take());
+        let ended = actors.run_until(life).await;
+        drop(actors);
+        match ended? {
+            WatchEnded::Lost(lost) => return Err(lost.into()),
+            WatchEnded::Restored(found) => {
+                tracing::warn!("{found}; all objects are read anew");
+                options.ready.store(false, Ordering::Relaxed);
+                let counter = &options.metrics.store_restorations;
+                counter.with_label_values(&[found.kind.as_str()]).inc();
+                restored = Some(found);
+                options.workers = Workers::of_count(threads)?;
+            }
+        }
+    }
+}
+
+async fn run_once(
+    options: &ControllerOptions,
+    mut workers: Workers,
+    registered: Arc<Registered>,
+    restored: Option<StoreRestored>,
+) -> Result<WatchEnded, WorkerEnded> {
+    let worker_ended = workers.ended();
+    let client = options.client.clone();
     let events = EventPublisher::new(client.clone(), options.clock.clone());
-    let kube = KubeIo::new(client, options.limiter, options.metrics.clone());
+    let kube = KubeIo::new(client, options.limiter.clone(), options.metrics.clone());
     let world = Arc::new(World {
         kube: kube.behind(options.fence.clone()),
-        actions: options.actions,
-        unregistrar: options.unregistrar,
-        events: events.behind(options.fence),
-        clock: options.clock,
-        metrics: options.metrics,
+        actions: options.actions.clone(),
+        unregistrar: options.unregistrar.clone(),
+        events: events.behind(options.fence.clone()),
+        clock: options.clock.clone(),
+        metrics: options.metrics.clone(),
         router: Router::within(options.namespace.clone()),
-        settings: options.settings,
-        journal: options.journal,
+        registered,
+        settings: options.settings.clone(),
+        journal: options.journal.clone(),
     });
     let gate = Gate::default();
     let controller = Controller {
         world: world.clone(),
-        workers: options.workers,
+        workers,
         lists: Vec::new(),
         gate: gate.clone(),
-        ready: options.ready,
+        ready: options.ready.clone(),
         scale_sets: BTreeMap::new(),
         said: Said::default(),
         gauges: BTreeMap::new(),
         sharing: Sharing::default(),
+        restored,
     }
     .start();
     let unclaimed = controller.clone();
@@ -118,11 +156,11 @@ pub async fn run(mut options: ControllerOptions) -> Result<Infallible, Controlle
         unclaimed.do_send(Unrouted { key, sighting });
     });
     let mut watches = start_watches(&world, &controller, &gate, options.namespace.as_deref());
-    let watch_lost = async {
+    let watch_ended = async {
         loop {
             // they end only by being lost; a panic in one is a bug, and the process starts anew
             match watches.join_next().await {
-                Some(Ok(lost)) => return lost,
+                Some(Ok(ended)) => return ended,
                 Some(Err(error)) if error.is_panic() => {
                     std::panic::resume_unwind(error.into_panic())
                 }
@@ -132,8 +170,8 @@ pub async fn run(mut options: ControllerOptions) -> Result<Infallible, Controlle
     };
     tokio::select! {
         biased;
-        ended = worker_ended => Err(ended.into()),
-        lost = watch_lost => Err(lost.into()),
+        ended = worker_ended => Err(ended),
+        ended = watch_ended => Ok(ended),
     }
 }
 
@@ -142,7 +180,7 @@ fn start_watches(
     controller: &Addr<Controller>,
     gate: &Gate,
     namespace: Option<&str>,
-) -> JoinSet<WatchLost> {
+) -> JoinSet<WatchEnded> {
     let starter = Starter {
         world,
         controller,
@@ -171,7 +209,7 @@ struct Starter<'a> {
 impl Starter<'_> {
     fn watch<K>(
         &self,
-        watches: &mut JoinSet<WatchLost>,
+        watches: &mut JoinSet<WatchEnded>,
         namespace: Option<&str>,
         selector: &'static str,
     ) where
@@ -209,6 +247,8 @@ pub struct Controller {
     /// Under which labels a scale set's gauges stand.
     gauges: BTreeMap<ActorKey, GaugeLabels>,
     sharing: Sharing,
+    /// Why this is not the first controller of the process.
+    restored: Option<StoreRestored>,
 }
 
 /// The first whole list of a watch.
@@ -256,6 +296,9 @@ impl Actor for Controller {
     fn stopped(&mut self, _: &mut Self::Context) {
         let live = &self.world.metrics.actors.live;
         live.with_label_values(&[NAME]).dec();
+        for labels in std::mem::take(&mut self.gauges).into_values() {
+            self.withdraw(&labels);
+        }
     }
 }
 
@@ -270,6 +313,9 @@ impl Handler<InitialList> for Controller {
             return;
         }
         let mut lists = std::mem::take(&mut self.lists);
+        if let Some(restored) = self.restored.take() {
+            self.tell_of_restoration(&restored, &lists);
+        }
         // owners before what they own, so that each finds its actor
         lists.sort_by_key(|list| (list.kind, list.selector));
         for object in lists.into_iter().flat_map(|list| list.objects) {
@@ -309,6 +355,33 @@ impl Handler<ScaleSetSpoke> for Controller {
 }
 
 impl Controller {
+    /// Tells each scale set that the store was restored, and takes the registrations away whose
+    /// runners are not in it any more.
+    fn tell_of_restoration(&self, restored: &StoreRestored, lists: &[InitialList]) {
+        let objects = || lists.iter().flat_map(|list| &list.objects);
+        let uids = objects().map(|object| object.uid().to_owned()).collect();
+        for runner in self.world.registered.take_missing(&uids) {
+            tokio::task::spawn_local(remove_registration(self.world.clone(), runner));
+        }
+        for object in objects() {
+            if object.kind() != Kind::AutoscalingRunnerSet {
+                continue;
+            }
+            let note = EventNote {
+                about: object.reference(),
+                uid: object.uid().to_owned(),
+                severity: EventSeverity::Warning,
+                reason: "StoreRestored",
+                message: format!(
+                    "{restored}. Everything is read anew, and registrations of runners that are \
+                     gone are removed. Apply again what was changed since the backup."
+                ),
+            };
+            let world = self.world.clone();
+            tokio::task::spawn_local(async move { world.events.publish(&note).await });
+        }
+    }
+
     /// Takes in what scale sets have said.
     fn hear(&mut self) {
         let said = {

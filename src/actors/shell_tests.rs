@@ -100,6 +100,7 @@ impl Stage {
             clock,
             metrics: metrics.clone(),
             router: Router::default(),
+            registered: Arc::default(),
             settings: Arc::new(ControllerSettings::default()),
             journal: None,
         });

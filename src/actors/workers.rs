@@ -84,6 +84,27 @@ impl Workers {
         }))
     }
 
+    /// How many threads there are, beside the caller's.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        match self {
+            Self::Here => 0,
+            Self::Threads(threads) => threads.senders.len(),
+        }
+    }
+
+    /// So many threads; 0 is the thread of the caller.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::threads`].
+    pub fn of_count(count: usize) -> io::Result<Self> {
+        match count {
+            0 => Ok(Self::Here),
+            count => Self::threads(count),
+        }
+    }
+
     /// Starts something on the thread that `key` belongs to.
     pub fn start(&self, key: &str, start: impl FnOnce() + Send + 'static) {
         match self {

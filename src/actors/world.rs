@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
+use super::registered::Registered;
 use super::router::Router;
 use crate::clock::Clock;
 use crate::kube_io::{EventPublisher, KubeIo};
@@ -48,6 +49,8 @@ pub struct World {
     pub metrics: Arc<Metrics>,
     /// The way to all actors.
     pub router: Router,
+    /// Registered runners.
+    pub registered: Arc<Registered>,
     /// What the controller was started with.
     pub settings: Arc<ControllerSettings>,
     /// Where each step is written down, if anywhere.

@@ -10,6 +10,7 @@ mod fence;
 pub(crate) mod late_client;
 mod lease;
 mod limiter;
+mod newest;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -28,6 +29,7 @@ use crate::messages::{
 };
 use crate::metrics::Metrics;
 
+use self::newest::Newest;
 pub use connect::{connect, connect_with};
 pub use events::EventPublisher;
 pub use fence::{Fence, Writing};
@@ -50,6 +52,7 @@ pub struct KubeIo {
     limiter: Arc<Limiter>,
     fence: Fence,
     metrics: Arc<Metrics>,
+    newest: Arc<Newest>,
 }
 
 impl KubeIo {
@@ -61,6 +64,7 @@ impl KubeIo {
             limiter: limiter.into(),
             fence: Fence::open(),
             metrics,
+            newest: Arc::default(),
         }
     }
 
@@ -74,6 +78,13 @@ impl KubeIo {
     #[must_use]
     pub const fn client(&self) -> &Client {
         &self.client
+    }
+
+    /// The newest resourceVersion of a kind in an answer so far; 0 when there was none. No
+    /// consistent list asked for now is older, unless the store went back.
+    #[must_use]
+    pub fn newest_version(&self, kind: Kind) -> u64 {
+        self.newest.of(kind)
     }
 
     /// Runs one request. A write that the fence holds back is never answered.
@@ -109,6 +120,9 @@ impl KubeIo {
         self.metrics
             .kubernetes
             .ended(&[verb, kind.as_str(), &code], started.elapsed());
+        if let Ok(answer) = &result {
+            self.newest.note(answer);
+        }
         result
     }
 

@@ -42,6 +42,8 @@ pub struct Metrics {
     pub listener_recreations: IntCounterVec,
     /// Watch streams opened, by kind and why.
     pub watch_restarts: IntCounterVec,
+    /// Restorations of the API server's store that were noticed.
+    pub store_restorations: IntCounterVec,
     /// Whether this process leads, 0 or 1.
     pub leader: IntGaugeVec,
 }
@@ -253,6 +255,13 @@ impl Metrics {
             "Watches that were started anew with a list, by kind and reason.",
             &["kind", "reason"],
         )?;
+        let store_restorations = d.counter(
+            "impresario_store_restorations_total",
+            "Times that the API server's store was found to have gone back, as when etcd is \
+             restored from a backup, by the kind whose list showed it. All objects are then read \
+             anew.",
+            &["kind"],
+        )?;
         let leader = d.gauge(
             "impresario_leader",
             "Whether this process holds the lease; 1 without leader election.",
@@ -268,6 +277,7 @@ impl Metrics {
             pools,
             listener_recreations,
             watch_restarts,
+            store_restorations,
             leader,
         })
     }

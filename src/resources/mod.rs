@@ -22,7 +22,7 @@ mod scale_set;
 mod settings;
 mod sources;
 #[cfg(test)]
-mod test_support;
+pub(crate) mod test_support;
 
 pub use autoscaling_listener::autoscaling_listener;
 pub use ephemeral_runner::ephemeral_runner;

@@ -125,7 +125,7 @@ pub(super) fn set() -> EphemeralRunnerSet {
 }
 
 /// A runner of [`set`], as the API server has it.
-pub(super) fn runner() -> EphemeralRunner {
+pub(crate) fn runner() -> EphemeralRunner {
     let mut runner = ephemeral_runner(&set(), "pool-runner-abcde");
     runner.metadata.uid = Some("er-uid".to_owned());
     runner

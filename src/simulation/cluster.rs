@@ -4,6 +4,7 @@
 //! Everything runs on the current thread, inside the caller's `LocalSet`. With tokio's time
 //! paused, a run is a function of its seed.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,7 +15,7 @@ use tokio::task::{JoinHandle, LocalSet};
 
 use super::actions_service::{self, ActionsService};
 use super::api_server::admission::Admission;
-use super::api_server::{ApiServer, ApiServerOptions, faults};
+use super::api_server::{ApiServer, ApiServerOptions, Snapshot, faults};
 pub use super::apply::ApplyError;
 use super::key_vault::KeyVault;
 use super::kubelet::{Kubelet, KubeletOptions, NODE};
@@ -120,6 +121,8 @@ pub struct Cluster {
     settings: Arc<ControllerSettings>,
     log: Option<Log>,
     listener_metrics: ListenerBook,
+    /// The kubelet's task, when it runs.
+    kubelet_task: RefCell<Option<JoinHandle<()>>>,
 }
 
 /// A log that several write to.
@@ -288,9 +291,8 @@ impl Cluster {
             options.kubelet,
             Rc::new(programs),
         );
-        if options.run_pods {
-            tokio::task::spawn_local(kubelet.clone().run());
-        }
+        let run_kubelet = || tokio::task::spawn_local(kubelet.clone().run());
+        let kubelet_task = options.run_pods.then(run_kubelet);
         let cluster = Self {
             api,
             actions,
@@ -300,6 +302,7 @@ impl Cluster {
             settings: Arc::new(options.settings),
             log,
             listener_metrics,
+            kubelet_task: RefCell::new(kubelet_task),
         };
         cluster.furnish().await?;
         Ok(cluster)
@@ -368,6 +371,17 @@ impl Cluster {
         let mut lines = self.api.take_log();
         lines.extend(self.log.iter().flat_map(Log::take));
         lines
+    }
+
+    /// Restores the API server's store, and starts the kubelet anew, as who restores etcd is told
+    /// to do. To be called inside a `LocalSet`.
+    pub fn restore(&self, snapshot: &Snapshot) {
+        self.api.restore(snapshot);
+        self.kubelet_task.replace_with(|task| {
+            let old = task.take()?;
+            old.abort();
+            Some(tokio::task::spawn_local(self.kubelet.clone().run()))
+        });
     }
 
     /// Applies an object: creates it, or replaces what the manifest sets.

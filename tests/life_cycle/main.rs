@@ -5,6 +5,7 @@ mod by_hand;
 mod deletion;
 mod determinism;
 mod neighbours;
+mod restored;
 mod runners;
 mod scaling;
 #[path = "../support/stage/mod.rs"]

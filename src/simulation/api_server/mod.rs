@@ -56,6 +56,7 @@ use self::faults::{ChangeInfo, Interceptor, NoFaults, Outcome, RequestInfo};
 use self::kinds::{Registry, ResourceType};
 use self::record::{Record, RequestKey};
 use self::status::ApiError;
+pub use self::store::Snapshot;
 use self::store::Store;
 use crate::clock::Clock;
 
@@ -326,6 +327,20 @@ impl ApiServer {
     /// Forgets all history, as etcd's compaction does: older watches get 410.
     pub fn compact(&self) {
         self.0.lock().store.compact();
+    }
+
+    /// Everything that is stored now, as a backup of etcd has it.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        self.0.lock().store.snapshot()
+    }
+
+    /// Puts a snapshot in the place of everything, as restoring etcd does: resource versions go
+    /// back, watches end, and history is gone.
+    pub fn restore(&self, snapshot: &Snapshot) {
+        let mut state = self.0.lock();
+        state.store.restore(snapshot);
+        state.garbage = gc::Garbage::default();
     }
 
     /// Requests so far.

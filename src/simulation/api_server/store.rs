@@ -70,6 +70,14 @@ pub struct Store {
     dependents: BTreeMap<String, BTreeSet<ObjectId>>,
     /// Changes that the background work has not looked at yet.
     unseen: VecDeque<(ObjectId, Change)>,
+    restorations: u64,
+}
+
+/// All objects at one time.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    revision: u64,
+    shelves: BTreeMap<Arc<str>, BTreeMap<Key, Arc<Value>>>,
 }
 
 impl Default for Store {
@@ -82,6 +90,7 @@ impl Default for Store {
             by_uid: BTreeMap::new(),
             dependents: BTreeMap::new(),
             unseen: VecDeque::new(),
+            restorations: 0,
         }
     }
 }
@@ -224,6 +233,57 @@ impl Store {
         for shelf in self.shelves.values_mut() {
             shelf.history.clear();
         }
+    }
+
+    /// All objects as they are now, as a backup of etcd has them.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        let objects = |shelf: &Shelf| shelf.objects.clone();
+        let shelves = self.shelves.iter();
+        Snapshot {
+            revision: self.revision,
+            shelves: shelves
+                .map(|(name, shelf)| (Arc::clone(name), objects(shelf)))
+                .collect(),
+        }
+    }
+
+    /// Puts the objects of a snapshot in the place of all there are. The revision goes back with
+    /// them, and there is no history: nobody is told what has come and gone by that.
+    pub fn restore(&mut self, snapshot: &Snapshot) {
+        let changed: Vec<(Arc<str>, Arc<Notify>)> = self
+            .shelves
+            .iter()
+            .map(|(name, shelf)| (Arc::clone(name), Arc::clone(&shelf.changed)))
+            .collect();
+        *self = Self {
+            revision: snapshot.revision,
+            compacted: snapshot.revision,
+            restorations: self.restorations + 1,
+            ..Self::default()
+        };
+        for (name, objects) in &snapshot.shelves {
+            for ((namespace, object_name), object) in objects {
+                let id = ObjectId {
+                    shelf: Arc::clone(name),
+                    namespace: namespace.clone(),
+                    name: object_name.clone(),
+                };
+                self.remember(object, &id);
+            }
+            self.shelf(name).objects.clone_from(objects);
+        }
+        // those who watch are woken, to find that their watch has ended
+        for (name, changed) in changed {
+            changed.notify_waiters();
+            self.shelf(&name).changed = changed;
+        }
+    }
+
+    /// How often it was restored: what was begun before that has lost its connection.
+    #[must_use]
+    pub fn restorations(&self) -> u64 {
+        self.restorations
     }
 
     /// The object with this uid.
@@ -369,6 +429,25 @@ mod tests {
         assert_eq!(gone.unwrap_err(), Compacted(store.revision()));
         let now = store.list_at(&shelf, None, store.revision()).unwrap();
         assert_eq!(names(&now), ["c", "b"]);
+    }
+
+    #[test]
+    fn a_restored_snapshot_takes_the_place_of_everything() {
+        let shelf: Arc<str> = "things".into();
+        let mut store = Store::default();
+        store.put(&shelf, object("ci", "a", "uid-owner"));
+        let snapshot = store.snapshot();
+        store.put(&shelf, object("ci", "b", ""));
+        store.remove(&id(&shelf, "ci", "a")).unwrap();
+        store.restore(&snapshot);
+        let listed: Vec<_> = store.list(&shelf, None).cloned().collect();
+        assert_eq!(names(&listed), ["a"]);
+        assert_eq!((store.revision(), store.restorations()), (2, 1));
+        assert_eq!(store.dependents("uid-owner").count(), 1);
+        assert!(store.find_uid("uid-b").is_none());
+        assert!(store.changes_after(&shelf, 1).is_err(), "the past is gone");
+        // a watch from a version that is yet to come is silent until it has come
+        assert_eq!(store.changes_after(&shelf, 4).unwrap().count(), 0);
     }
 
     #[test]

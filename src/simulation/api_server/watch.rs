@@ -49,6 +49,8 @@ struct Watcher {
     deadline: Instant,
     /// When the next bookmark is due; none when the client does not want any.
     bookmark: Option<Instant>,
+    /// How often the store had been restored when this began.
+    restorations: u64,
     /// No event will be added any more.
     over: bool,
 }
@@ -86,6 +88,7 @@ pub(super) fn start(
         pending: VecDeque::new(),
         deadline: now + Duration::from_secs(seconds),
         bookmark: bookmarks.then(|| now + BOOKMARK_EVERY),
+        restorations: state.store.restorations(),
         over: false,
     };
     if initial_events {
@@ -196,6 +199,11 @@ impl Watcher {
     fn collect(&mut self) {
         let inner = Arc::clone(&self.inner);
         let state = inner.lock();
+        if state.store.restorations() != self.restorations {
+            // the server was stopped for it
+            self.over = true;
+            return;
+        }
         match state.store.changes_after(&self.resource.shelf, self.seen) {
             Ok(changes) => {
                 for change in changes {

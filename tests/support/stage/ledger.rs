@@ -20,7 +20,7 @@ const JOBS_COUNTED_UNTIL: &str = "impresario.dev/jobs-counted-until";
 const CROSSING: Duration = Duration::from_secs(1);
 
 /// The books.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Ledger {
     /// By uid.
     sets: BTreeMap<String, Set>,

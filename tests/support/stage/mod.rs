@@ -23,6 +23,7 @@ use impresario::api::{
 use impresario::clock::Clock;
 use impresario::resources::ControllerSettings;
 use impresario::simulation::actions_service::{self, ActionsService, JobSpec, JobState};
+use impresario::simulation::api_server::Snapshot;
 use impresario::simulation::cluster::{
     CONTROLLER_NAMESPACE, Cluster, ClusterOptions, ControllerWorld, RunningController,
 };
@@ -72,6 +73,12 @@ fn run<T>(paused: bool, test: impl AsyncFnOnce() -> T) -> T {
         .build()
         .unwrap();
     LocalSet::new().block_on(&runtime, test())
+}
+
+/// What was stored at one time, and what the warden knew of it.
+pub struct Backup {
+    store: Snapshot,
+    ledger: ledger::Ledger,
 }
 
 /// Cluster, Actions service and controller.
@@ -182,6 +189,20 @@ impl Stage {
     /// The embedded cluster.
     pub fn cluster(&self) -> &Cluster {
         self.cluster.as_ref().expect("an embedded cluster")
+    }
+
+    /// A backup of the embedded cluster's store.
+    pub fn backup(&self) -> Backup {
+        Backup {
+            store: self.cluster().api.snapshot(),
+            ledger: self.warden.ledger(),
+        }
+    }
+
+    /// Restores the embedded cluster's store.
+    pub fn restore(&self, backup: &Backup) {
+        self.cluster().restore(&backup.store);
+        self.warden.go_back(backup.ledger.clone());
     }
 
     /// A client that may do what the controller may, and is taken for it.

@@ -194,6 +194,16 @@ impl Warden {
         books.service = service;
     }
 
+    /// What it knows of objects now.
+    pub fn ledger(&self) -> Ledger {
+        self.books().ledger.clone()
+    }
+
+    /// The objects are those of an earlier time.
+    pub fn go_back(&self, ledger: Ledger) {
+        self.books().ledger = ledger;
+    }
+
     /// How many objects of that plural name were ever made, by whomever.
     pub fn created(&self, plural: &str) -> usize {
         self.books().ledger.created(plural)
