@@ -49,6 +49,8 @@ struct Stamps {
     last: Arc<AtomicI64>,
     /// Jobs recorded as finished up to then are left out of the target.
     told: Arc<AtomicI64>,
+    /// The latest that the set was seen to say of that.
+    said: Arc<AtomicI64>,
 }
 
 impl Stamps {
@@ -57,6 +59,7 @@ impl Stamps {
             clock,
             last: Arc::new(AtomicI64::new(i64::MIN)),
             told: Arc::new(AtomicI64::new(i64::MIN)),
+            said: Arc::new(AtomicI64::new(i64::MIN)),
         }
     }
 
@@ -74,10 +77,16 @@ impl Stamps {
 
     /// Takes note of a time that was met.
     fn met(&self, time: Timestamp) {
-        // finer than microseconds, it is rounded up
-        let up = time.as_nanosecond().saturating_add(999).div_euclid(1_000);
-        let up = i64::try_from(up).unwrap_or(i64::MAX);
-        self.last.fetch_max(up, Ordering::Relaxed);
+        self.last
+            .fetch_max(microseconds_up(time), Ordering::Relaxed);
+    }
+
+    /// Takes note of what the set says. Answers whether that is less than it has said before: it
+    /// has come back from a backup.
+    fn has_gone_back(&self, says: Timestamp) -> bool {
+        self.met(says);
+        let says = microseconds_up(says);
+        says < self.said.fetch_max(says, Ordering::Relaxed)
     }
 
     /// Whether [`Self::tell`] was asked before.
@@ -99,6 +108,12 @@ impl Stamps {
         }
         Timestamp::from_microsecond(self.told.load(Ordering::Relaxed)).unwrap_or(Timestamp::MAX)
     }
+}
+
+/// What is finer than microseconds is rounded up.
+fn microseconds_up(time: Timestamp) -> i64 {
+    let up = time.as_nanosecond().saturating_add(999).div_euclid(1_000);
+    i64::try_from(up).unwrap_or(i64::MAX)
 }
 
 impl Recorder {
@@ -124,37 +139,36 @@ impl Recorder {
             standing,
             tells_of_finished,
         } = publication;
-        let mut silent = false;
+        let mut behind = false;
         // without the permission to read (a Role made by ARC), writing it again is harmless
         if (standing || !self.stamps.has_told())
             && let Ok(set) = within(self.sets.get(&self.set)).await
         {
-            silent = self.hear(&set).is_none();
-            if standing && !silent && stands(&set, patch) {
+            behind = self.hear(&set);
+            if standing && !behind && stands(&set, patch) {
                 return Ok(());
             }
         }
         let until = self.stamps.tell(tells_of_finished);
-        let said = (tells_of_finished || silent).then_some(until);
-        if self.write(publication.body(said)).await?.is_none() {
-            // it could not be read, or was made anew
+        let said = (tells_of_finished || behind).then_some(until);
+        if self.write(publication.body(said)).await? {
+            // it could not be read, was made anew, or has come back from a backup
             self.write(publication.body(Some(until))).await?;
         }
         Ok(())
     }
 
-    /// Patches the set. Answers what it now says of finished jobs.
-    async fn write(&self, body: Value) -> Result<Option<Timestamp>, Failure> {
+    /// Patches the set. Answers as [`Self::hear`].
+    async fn write(&self, body: Value) -> Result<bool, Failure> {
         let body = KubePatch::Merge(body);
         let set = within(self.sets.patch(&self.set, &PatchParams::default(), &body)).await?;
         Ok(self.hear(&set))
     }
 
     /// Takes note of what the set says of finished jobs: a predecessor may have written it.
-    fn hear(&self, set: &EphemeralRunnerSet) -> Option<Timestamp> {
-        let until = counted_until(set)?;
-        self.stamps.met(until);
-        Some(until)
+    /// Answers whether it says less than it has said: nothing, or an earlier time.
+    fn hear(&self, set: &EphemeralRunnerSet) -> bool {
+        counted_until(set).is_none_or(|until| self.stamps.has_gone_back(until))
     }
 
     /// Records what happened on runners: several runners at a time, each one's records in

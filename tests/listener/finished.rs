@@ -115,6 +115,37 @@ async fn a_set_made_anew_is_told_no_more_than_the_one_before() {
     listener.terminate().await.unwrap();
 }
 
+/// The API server's store may be restored from a backup. What it says then is of an earlier
+/// time, and both the target and the word on finished jobs are said again: with the next patch
+/// while there is work, and at rest with the next poll.
+#[tokio::test(start_paused = true)]
+async fn a_set_that_comes_back_from_a_backup_is_told_again() {
+    for at_work in [false, true] {
+        let stage = Stage::new().await;
+        let listener = stage.listen("listener-a", 0, 10);
+        job_on(&stage, "runner-a").await;
+        minutes(5).await;
+        let backup = stage.api.snapshot();
+        let last = job_on(&stage, "runner-b").await;
+        assert_eq!(told(&stage).as_ref(), Some(&last));
+        minutes(5).await;
+        stage.api.restore(&backup);
+        assert!(told(&stage).unwrap() < last);
+        if at_work {
+            stage.service.queue_job(JobSpec::on(SCALE_SET));
+            until("a runner is asked for", || stage.target().0 == 1).await;
+        } else {
+            minutes(2).await;
+        }
+        assert_eq!(told(&stage).as_ref(), Some(&last), "at work: {at_work}");
+        let patches = stage.requests("patch", "ephemeralrunnersets");
+        minutes(5).await;
+        let since = stage.requests("patch", "ephemeralrunnersets") - patches;
+        assert!(at_work || since == 0, "{since} patches at rest");
+        listener.terminate().await.unwrap();
+    }
+}
+
 /// The set may not be read: a Role made by ARC.
 struct Unreadable;
 
