@@ -24,6 +24,9 @@ pub struct JobSpec {
     pub duration: Duration,
     /// How it ends, unless its runner is lost.
     pub result: String,
+    /// For how long its runner goes on when the service has said that the job has ended: with the
+    /// steps that clean up after a job that was cancelled, say.
+    pub cleanup: Duration,
 }
 
 impl JobSpec {
@@ -38,6 +41,7 @@ impl JobSpec {
             event_name: "push".to_owned(),
             duration: Duration::from_secs(60),
             result: "succeeded".to_owned(),
+            cleanup: Duration::ZERO,
         }
     }
 
@@ -45,6 +49,13 @@ impl JobSpec {
     #[must_use]
     pub const fn lasting(mut self, duration: Duration) -> Self {
         self.duration = duration;
+        self
+    }
+
+    /// Whose runner goes on for so long after its end.
+    #[must_use]
+    pub const fn cleaning_up(mut self, cleanup: Duration) -> Self {
+        self.cleanup = cleanup;
         self
     }
 

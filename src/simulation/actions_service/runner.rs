@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use super::ActionsService;
-use super::jobs::Job;
+use super::jobs::{Job, JobState};
 
 /// Why a runner cannot sign in.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -124,6 +124,24 @@ impl RunnerHandle {
         }
     }
 
+    /// Waits until the job has ended by the service's word: it was cancelled, say.
+    pub async fn job_over(&self, job: &Job) {
+        loop {
+            let news = self.news.notified();
+            tokio::pin!(news);
+            news.as_mut().enable();
+            let over = self.service.read(|world| {
+                let known = world.jobs.get(&job.id);
+                !world.runners.contains_key(&self.id)
+                    || known.is_none_or(|job| job.state == JobState::Completed)
+            });
+            if over {
+                return;
+            }
+            news.await;
+        }
+    }
+
     /// Ends the runner's job. The runner, being ephemeral, is not registered any more.
     pub fn complete(&self, job: &Job, result: &str) {
         self.service.change(|world, now| {
@@ -134,8 +152,8 @@ impl RunnerHandle {
         });
     }
 
-    /// Does what a runner does: waits for a job, works on it for as long as it takes, ends it.
-    /// Without one, or with one that is cancelled, it ends when its registration is gone.
+    /// Does what a runner does: waits for a job, works on it for as long as it takes, ends it, and
+    /// cleans up after it. Without one, or with one that is cancelled, it ends when its registration is gone.
     pub async fn work(self) {
         let Some(job) = self.next_job().await else {
             return;
@@ -143,7 +161,11 @@ impl RunnerHandle {
         tokio::select! {
             biased;
             () = sleep(job.spec.duration) => self.complete(&job, &job.spec.result),
-            () = self.removed() => {}
+            () = self.job_over(&job) => {}
+        }
+        if !job.spec.cleanup.is_zero() {
+            sleep(job.spec.cleanup).await;
+            self.service.change(|world, _| world.forget_runner(self.id));
         }
     }
 

@@ -50,13 +50,22 @@ impl World {
         true
     }
 
-    /// Ends a job; its runner, which is ephemeral, deregisters itself.
+    /// Ends a job; its runner, which is ephemeral, deregisters itself, at once or when it has cleaned
+    /// up.
     pub(crate) fn complete(&mut self, id: i64, result: &str, now: Moment) {
         let Some((set, runner)) = self.end(id, result, now) else {
             return;
         };
-        if let Some(runner) = runner {
-            self.forget_runner(runner);
+        let cleans_up = |job: &Job| !job.spec.cleanup.is_zero();
+        let goes_on = self.jobs.get(&id).is_some_and(cleans_up);
+        match runner {
+            Some(runner) if goes_on => {
+                if let Some(runner) = self.runners.get(&runner) {
+                    runner.news.notify_waiters();
+                }
+            }
+            Some(runner) => self.forget_runner(runner),
+            None => {}
         }
         if let Some(set) = set {
             self.dispatch(set, now);
@@ -236,6 +245,7 @@ impl World {
         let lost = self.runners.get(&runner).filter(|runner| !runner.online);
         if let Some(job) = lost.and_then(|runner| runner.job) {
             self.complete(job, "failed", now);
+            self.forget_runner(runner);
         }
     }
 }
