@@ -5,6 +5,7 @@ mod by_hand;
 mod deletion;
 mod determinism;
 mod neighbours;
+mod never_killed;
 mod restored;
 mod runners;
 mod scaling;

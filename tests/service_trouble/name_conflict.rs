@@ -150,6 +150,7 @@ fn c_a_name_of_another_scale_set_is_left_alone_and_another_one_used() {
         assert_eq!(stage.runner_pods().await[0].name_any(), name);
         // its success clears what failed away, and not what others have
         stage.up(&name).await;
+        stage.busy(&name, 8).await;
         stage.exit(&name, 0).await;
         stage.ersset(0, 2).await;
         stage

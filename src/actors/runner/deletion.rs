@@ -5,10 +5,11 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use serde_json::{Value, json};
 
+use super::ending::may_work;
 use super::linked::Of;
 use super::machine::{Asked, Own, RunnerMachine, Tag};
 use super::pod_state::{End, PodState, judge};
-use super::registration::{Call, Standing};
+use super::registration::Standing;
 use super::status::{Change, StatusWrite};
 use super::turn::Turn;
 use super::view;
@@ -48,7 +49,8 @@ impl RunnerMachine {
         }
     }
 
-    /// A runner that is done: pod and Secret go, it stays to be counted.
+    /// A runner that is done: pod and Secret go, it stays to be counted. Others may have said that it
+    /// is done, so the service is asked where it may work.
     pub(super) fn retire(&mut self, er: &EphemeralRunner, turn: &mut Turn<Self>) {
         if self.asked == Asked::Release {
             self.asked = Asked::Nothing;
@@ -57,7 +59,10 @@ impl RunnerMachine {
             Own::Unknown => self.read_pod(turn),
             Own::Ours(pod) => {
                 let state = judge(&pod, turn.now);
-                self.remove_pod(&pod, &state, turn);
+                if may_work(er, &state) && !self.take_back(er, turn) {
+                    return;
+                }
+                self.remove_pod(er, &pod, &state, turn);
             }
             Own::Absent | Own::Foreign => {}
         }
@@ -82,23 +87,24 @@ impl RunnerMachine {
             .as_ref()
             .is_some_and(|(_, state)| state.end == Some(End::Succeeded))
             || view::phase(er) == Some(EphemeralRunnerPhase::Succeeded);
-        if ended_well && !self.registration.is_calling() {
-            // it has taken its registration back itself
+        let had_job = view::has_job(er) || self.registration.job_runs;
+        if ended_well && had_job && !self.registration.is_calling() {
+            // it has taken its registration back itself; one that had no job leaves it behind
             self.registration.standing = Standing::Removed;
         }
-        let alive = pod.as_ref().is_some_and(|(_, state)| state.can_run);
-        let released = self.deregister(er, pod.is_none(), turn);
+        let alive = pod.as_ref().is_some_and(|(_, state)| may_work(er, state));
+        if !alive {
+            self.registration.hasten(turn.now);
+        }
+        let released = self.deregister(er, pod.is_none(), alive, turn);
         if alive && !released {
             if self.registration.job_runs {
                 self.note_job_wait(er, turn);
             }
-            if let Some((pod, _)) = &pod {
-                self.force_pod(pod, turn);
-            }
             return;
         }
         if let Some((pod, state)) = &pod {
-            self.remove_pod(pod, state, turn);
+            self.remove_pod(er, pod, state, turn);
         }
         let secret_gone = match self.own_secret(er) {
             Own::Unknown => {
@@ -120,14 +126,16 @@ impl RunnerMachine {
 
     // === the registration ===
 
-    /// Drives the removal of the registration. Says whether there is none any more.
+    /// Drives the removal of the registration. Says whether there is none any more. Who has taken the
+    /// finalizer off says so too, but not of a runner that may work.
     fn deregister(
         &mut self,
         er: &Arc<EphemeralRunner>,
         pod_gone: bool,
+        alive: bool,
         turn: &mut Turn<Self>,
     ) -> bool {
-        if !holds(er, finalizers::EPHEMERAL_RUNNER_REGISTRATION) {
+        if !alive && !holds(er, finalizers::EPHEMERAL_RUNNER_REGISTRATION) {
             return true;
         }
         if pod_gone && self.registration.job_runs {
@@ -140,11 +148,7 @@ impl RunnerMachine {
             }
             turn.wake_at(end);
         }
-        if self.seek_id(er, turn) {
-            self.ask_removal(er, turn);
-            return false;
-        }
-        self.is_unregistered()
+        self.take_back(er, turn)
     }
 
     /// Leaves the registration to the service.
@@ -167,48 +171,29 @@ impl RunnerMachine {
         self.event(turn, EventSeverity::Warning, "RegistrationLeft", message);
     }
 
-    fn is_unregistered(&self) -> bool {
-        !self.registration.is_calling()
-            && matches!(
-                self.registration.standing,
-                Standing::None | Standing::Removed
-            )
-    }
-
-    /// Says whether there is a registration whose id is known; goes and looks where that is
-    /// not certain: in the Secret, then by name.
-    fn seek_id(&mut self, er: &EphemeralRunner, turn: &mut Turn<Self>) -> bool {
-        if self.registration.standing == Standing::Unknown && !self.registration.is_calling() {
-            match self.own_secret(er) {
-                Own::Unknown => self.read_secret(turn),
-                Own::Ours(secret) => match resources::read_jit_secret(&secret) {
-                    Ok(record) => self.registration.learn(Some(record.runner_id)),
-                    Err(_) => self.call(er, Call::Find, turn),
-                },
-                Own::Absent | Own::Foreign => self.call(er, Call::Find, turn),
-            }
-        }
-        self.registration.id().is_some()
-    }
-
-    fn ask_removal(&mut self, er: &EphemeralRunner, turn: &mut Turn<Self>) {
-        if let Some(id) = self.registration.id() {
-            self.call(er, Call::Remove(id), turn);
-        }
-    }
-
     // === the objects ===
 
-    /// Deletes the pod, without grace when nothing of it runs.
-    pub(super) fn remove_pod(&mut self, pod: &Pod, state: &PodState, turn: &mut Turn<Self>) {
+    /// Deletes the pod, without grace when nothing of it runs. To be asked for only of a runner that
+    /// cannot work, or that the service has taken back.
+    ///
+    /// What rests on our copy of the pod alone is done to that version only: so is a delete without
+    /// grace of a pod that may have found its node, and each that no deletion of the runner asks for.
+    pub(super) fn remove_pod(
+        &mut self,
+        er: &EphemeralRunner,
+        pod: &Pod,
+        state: &PodState,
+        turn: &mut Turn<Self>,
+    ) {
         if pod.metadata.deletion_timestamp.is_some() {
             return self.force_pod(pod, turn);
         }
-        self.delete_pod(pod, state.is_dead.then_some(0), turn);
+        let locked = state.can_run && (state.is_dead || !view::is_deleting(er));
+        self.delete_pod(pod, state.is_dead.then_some(0), locked, turn);
     }
 
     /// Deletes a pod without grace that hangs in deletion, if the settings ask for that.
-    pub(super) fn force_pod(&mut self, pod: &Pod, turn: &mut Turn<Self>) {
+    fn force_pod(&mut self, pod: &Pod, turn: &mut Turn<Self>) {
         let (Some(deletion), Some(patience)) = (
             pod.metadata.deletion_timestamp.as_ref(),
             self.settings.force_delete_lost_pods_after,
@@ -219,7 +204,10 @@ impl RunnerMachine {
         if due > turn.now {
             return turn.wake_at(due);
         }
-        if self.delete_pod(pod, Some(0), turn) {
+        if self.pod_read.is_none_or(|read| read < due) {
+            return self.read_pod(turn);
+        }
+        if self.delete_pod(pod, Some(0), true, turn) {
             let message = "the pod hangs in deletion on a lost node and is removed by force";
             self.event(
                 turn,
@@ -230,7 +218,13 @@ impl RunnerMachine {
         }
     }
 
-    fn delete_pod(&mut self, pod: &Pod, grace: Option<u32>, turn: &mut Turn<Self>) -> bool {
+    fn delete_pod(
+        &mut self,
+        pod: &Pod,
+        grace: Option<u32>,
+        locked: bool,
+        turn: &mut Turn<Self>,
+    ) -> bool {
         if !self.pod.is_free(turn.now) {
             return false;
         }
@@ -240,7 +234,7 @@ impl RunnerMachine {
             KubeRequest::Delete {
                 target: self.reference(Kind::Pod),
                 uid: pod.metadata.uid.clone(),
-                lock: None,
+                lock: pod.metadata.resource_version.clone().filter(|_| locked),
                 grace,
             },
         );

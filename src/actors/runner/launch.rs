@@ -5,6 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 
+use super::ending::{Cause, may_work};
 use super::machine::{Asked, Own, RunnerMachine, Tag};
 use super::pod_state::{End, PodState, Reason, judge};
 use super::registration::Standing;
@@ -25,10 +26,6 @@ const MAX_FAILURES: usize = 5;
 const DAY: i64 = 86_400;
 /// How long, in seconds, a quota may keep a runner from getting its pod.
 const QUOTA_PATIENCE: i64 = 600;
-/// How long, in seconds, a pod may take to go after its grace period has ended.
-const HANGING_PATIENCE: i64 = 600;
-/// How long, in seconds, a runner whose job is recorded as ended may take to end by itself.
-const JOB_END_GRACE: i64 = 30;
 
 impl RunnerMachine {
     /// Does the first thing that is missing.
@@ -104,6 +101,10 @@ impl RunnerMachine {
             Own::Foreign => self.fail(er, &name_taken("Secret"), turn),
             Own::Absent => self.register(er, turn),
             Own::Ours(secret) => match resources::read_jit_secret(&secret) {
+                // no runner signs in with a registration that was taken back
+                Ok(record) if self.registration.is_taken_back(record.runner_id) => {
+                    self.remove_secret(&secret, turn);
+                }
                 Ok(record) => {
                     self.registration.standing = Standing::Known(record.runner_id);
                     self.registration.jit = None;
@@ -168,14 +169,52 @@ impl RunnerMachine {
 
     // === with a pod ===
 
-    fn follow(&mut self, er: &EphemeralRunner, pod: &Pod, turn: &mut Turn<Self>) {
+    fn follow(&mut self, er: &Arc<EphemeralRunner>, pod: &Pod, turn: &mut Turn<Self>) {
         self.last_pod.clone_from(&pod.metadata.uid);
         self.quota_since = None;
         self.learn_id(er, turn);
         let state = judge(pod, turn.now);
         turn.wake_at_some(state.gives_up);
         turn.wake_at_some(state.complains);
-        match &state.end {
+        let Some(cause) = self.cause(er, pod, &state, turn) else {
+            if self.ending.take().is_some() {
+                self.registration.forget_refusals();
+            }
+            // it may yet start, or is known to have started
+            let end = state.end.as_ref().filter(|_| !may_work(er, &state));
+            return self.take_end(er, pod, &state, end, turn);
+        };
+        if !self.may_end(er, cause.reason(), turn) {
+            let state = PodState {
+                trouble: self.ending_trouble(&cause).or(state.trouble),
+                ..state
+            };
+            return self.refresh_status(er, pod, &state, turn);
+        }
+        match cause {
+            Cause::PodEnded(_) => {
+                let makes_another = !state.permanent && !view::has_job(er);
+                if !makes_another || self.drop_secret(er, turn) {
+                    self.take_end(er, pod, &state, state.end.as_ref(), turn);
+                }
+            }
+            // it has done its work, or its job is lost
+            Cause::NodeLost(reason) if view::has_job(er) => self.fail(er, &reason, turn),
+            Cause::NodeLost(reason) => self.replace(er, &reason, turn),
+            Cause::JobEnded(reason) => self.fail(er, &reason, turn),
+        }
+    }
+
+    /// Takes in how the pod has ended, or how it does.
+    fn take_end(
+        &mut self,
+        er: &EphemeralRunner,
+        pod: &Pod,
+        state: &PodState,
+        end: Option<&End>,
+        turn: &mut Turn<Self>,
+    ) {
+        match end {
             Some(End::Succeeded) => {
                 self.finish(er, EphemeralRunnerPhase::Succeeded, Change::Clear, turn);
             }
@@ -186,18 +225,21 @@ impl RunnerMachine {
             Some(End::Failed(reason)) => {
                 let uid = pod.metadata.uid.as_deref().unwrap_or_default();
                 if !view::has_job(er) && is_counted(er, uid) {
-                    self.remove_pod(pod, &state, turn);
+                    self.remove_pod(er, pod, state, turn);
                 } else {
                     self.count_failure(er, uid, reason, state.permanent, turn);
                 }
             }
-            None => {
-                if !self.end_hanging(er, pod, turn) && !self.end_overdue(er, &state, turn) {
-                    self.refresh_status(er, pod, &state, turn);
-                }
-                self.force_pod(pod, turn);
-            }
+            None => self.refresh_status(er, pod, state, turn),
         }
+    }
+
+    /// Deletes a runner without a job whose pod hangs: it is of no use, and the set makes another.
+    fn replace(&mut self, er: &Arc<EphemeralRunner>, reason: &Reason, turn: &mut Turn<Self>) {
+        if self.runner.is_free(turn.now) {
+            self.announce("RunnerReplaced", reason, turn);
+        }
+        self.delete_runner(er, turn);
     }
 
     /// The id is needed for the status, and after a restart it may be in the Secret only.
@@ -214,43 +256,6 @@ impl RunnerMachine {
             }
             Own::Absent | Own::Foreign => {}
         }
-    }
-
-    /// A runner whose pod hangs in deletion is of no use: the set makes another. Says whether
-    /// it is so.
-    fn end_hanging(&mut self, er: &EphemeralRunner, pod: &Pod, turn: &mut Turn<Self>) -> bool {
-        let Some(deletion) = pod.metadata.deletion_timestamp.as_ref() else {
-            return false;
-        };
-        let end = after(deletion.0, HANGING_PATIENCE);
-        if end > turn.now {
-            turn.wake_at(end);
-            return false;
-        }
-        let message = "the pod has hung in deletion for 10 minutes: its node may be lost";
-        self.fail(er, &reason("PodHangs", message), turn);
-        true
-    }
-
-    /// A runner whose job has ended and that does not end itself is ended. Says whether it is.
-    fn end_overdue(
-        &mut self,
-        er: &EphemeralRunner,
-        state: &PodState,
-        turn: &mut Turn<Self>,
-    ) -> bool {
-        if !view::job_ended(er) || !state.can_run {
-            return false;
-        }
-        let since = *self.job_ended_since.get_or_insert(turn.now);
-        let end = after(since, JOB_END_GRACE);
-        if end > turn.now {
-            turn.wake_at(end);
-            return false;
-        }
-        let message = "the runner's job has ended, but the runner has not within 30 seconds";
-        self.fail(er, &reason("RunnerDidNotEnd", message), turn);
-        true
     }
 
     // === failures ===

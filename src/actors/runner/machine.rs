@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Pod, Secret};
 
+use super::ending::Ending;
 use super::linked::{Linked, Of};
 use super::pod_state::{Reason, lost_at, node_lost};
-use super::registration::{Call, Registration, Removal, Standing};
+use super::registration::{Registration, Standing};
 use super::turn::Turn;
 use super::view;
 use crate::actors::tracked::{Presence, Tracked};
@@ -15,11 +16,11 @@ use crate::actors::{EffectOf, InputOf, Machine};
 use crate::api::EphemeralRunner;
 use crate::clock::{Timestamp, after};
 use crate::messages::{
-    ActionsAnswer, ActionsError, Effect, EventSeverity, Input, Kind, KubeAnswer, KubeError,
-    KubeErrorKind, KubeObject, KubeRequest, NoDirective, NoReport, Object, ObjectRef,
-    RunnerCommand, RunnerReport, RunnerState,
+    Effect, EventSeverity, Input, Kind, KubeAnswer, KubeError, KubeErrorKind, KubeObject,
+    KubeRequest, NoDirective, NoReport, Object, ObjectRef, RunnerCommand, RunnerReport,
+    RunnerState,
 };
-use crate::resources::{self, ControllerSettings};
+use crate::resources::ControllerSettings;
 
 /// After how many seconds a refusal by quota is tried again.
 const QUOTA_RETRY: i64 = 30;
@@ -100,6 +101,8 @@ pub struct RunnerMachine {
     /// The pod was shown as gone without having been deleted: it may only have lost the
     /// label that the watch selects by, so it is read.
     pub(super) doubts_pod: bool,
+    /// When the pod was last read, and not only shown by a watch.
+    pub(super) pod_read: Option<Timestamp>,
     /// Uid of the last pod seen.
     pub(super) last_pod: Option<String>,
     pub(super) registration: Registration,
@@ -112,6 +115,8 @@ pub struct RunnerMachine {
     pub(super) quota_retry: Option<Timestamp>,
     /// When the job was first seen to be recorded as ended.
     pub(super) job_ended_since: Option<Timestamp>,
+    /// That the runner is to end although it may work.
+    pub(super) ending: Option<Ending>,
     /// Since when the pod is known to be gone while the runner is being deleted.
     pub(super) pod_gone_since: Option<Timestamp>,
     /// Since when the same trouble keeps the runner from getting its pod.
@@ -154,6 +159,7 @@ impl RunnerMachine {
             secret,
             pod,
             doubts_pod: false,
+            pod_read: None,
             last_pod: None,
             registration: Registration::new(standing),
             asked: Asked::Nothing,
@@ -162,6 +168,7 @@ impl RunnerMachine {
             quota_since: None,
             quota_retry: None,
             job_ended_since: None,
+            ending: None,
             pod_gone_since: None,
             trouble_since: None,
             refused: false,
@@ -265,6 +272,9 @@ impl RunnerMachine {
                 if result.is_ok() || self.pod.is_absent() {
                     self.doubts_pod = false;
                 }
+                if *tag == Tag::ReadPod && result.is_ok() {
+                    self.pod_read = Some(now);
+                }
             }
             Tag::ListLinked(kind) => {
                 let refused = self.linked.listed(
@@ -328,59 +338,13 @@ impl RunnerMachine {
         }
     }
 
-    fn take_actions(
-        &mut self,
-        tag: &Tag,
-        result: Result<ActionsAnswer, ActionsError>,
-        turn: &mut Turn<Self>,
-    ) {
-        let who = format!("{}/{}", self.namespace, self.name);
-        match tag {
-            Tag::Generate => self.registration.generated(turn.now, result, &who),
-            Tag::Find => {
-                let ours = self
-                    .runner
-                    .get()
-                    .map_or(0, |er| er.spec.runner_scale_set_id);
-                self.registration.found(turn.now, result, ours, &who);
-            }
-            Tag::Remove => {
-                if let Some(removal) = self.registration.removed(turn.now, result, &who) {
-                    self.take_removal(removal, turn);
-                }
-            }
-            _ => {}
-        }
-    }
-
-    fn take_removal(&mut self, removal: Removal, turn: &mut Turn<Self>) {
-        let has_job = self.runner.get().is_some_and(|er| view::has_job(er));
-        let deleting = self.runner.get().is_some_and(|er| view::is_deleting(er));
-        let releasing = self.asked == Asked::Release && !deleting;
-        match removal {
-            // the job was recorded while we asked, so the runner has ended or will
-            Removal::Done if releasing && has_job => self.refuse(),
-            Removal::Done => {}
-            Removal::Refused | Removal::GivenUp(_) if releasing => self.refuse(),
-            // asked on the way to a registration of our own, and not to let this runner go
-            Removal::Refused if !deleting && !has_job && self.secret.is_absent() => {
-                self.registration.taken = Some((
-                    "RunnerNameTaken".to_owned(),
-                    "the runner's name is registered already, and has a job".to_owned(),
-                ));
-            }
-            Removal::GivenUp(message) if deleting => self.give_up_removal(&message, turn),
-            Removal::Refused | Removal::GivenUp(_) => {}
-        }
-    }
-
     // === what the files beside share ===
 
     pub(super) fn refuse(&mut self) {
         self.asked = Asked::Nothing;
         self.refused = true;
         // that was about this request; the next one asks anew
-        self.registration.job_runs = false;
+        self.registration.forget_refusals();
     }
 
     pub(super) fn reference(&self, kind: Kind) -> ObjectRef {
@@ -424,41 +388,6 @@ impl RunnerMachine {
                 Tag::ReadSecret,
                 KubeRequest::Get(self.reference(Kind::Secret)),
             );
-        }
-    }
-
-    /// Sends a call to the Actions service. A removal goes through the unregistrar.
-    pub(super) fn call(&mut self, er: &EphemeralRunner, call: Call, turn: &mut Turn<Self>) {
-        use crate::messages::{ActionsCall, ActionsRequest};
-        if !self.registration.is_free(turn.now) {
-            return;
-        }
-        self.registration.begin(call);
-        let tenant = resources::tenant_of_runner(er);
-        match call {
-            Call::Generate => turn.actions(
-                Tag::Generate,
-                tenant,
-                ActionsCall::GenerateJitConfig {
-                    scale_set_id: er.spec.runner_scale_set_id,
-                    name: self.name.clone(),
-                    work_folder: resources::work_folder(er),
-                },
-            ),
-            Call::Find => turn.actions(
-                Tag::Find,
-                tenant,
-                ActionsCall::FindRunner {
-                    name: self.name.clone(),
-                },
-            ),
-            Call::Remove(id) => turn.push(Effect::Unregister(
-                Tag::Remove,
-                ActionsRequest {
-                    tenant,
-                    call: ActionsCall::RemoveRunner { id },
-                },
-            )),
         }
     }
 
@@ -528,6 +457,8 @@ impl RunnerMachine {
             report.lost = time <= turn.now;
             if report.lost {
                 report.reason = Some(node_lost(&pod));
+                // what hangs there can do nothing any more
+                report.holds_resources &= !self.is_unregistered();
             }
         }
         let refused = std::mem::take(&mut self.refused);

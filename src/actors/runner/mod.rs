@@ -4,7 +4,9 @@
 //! Owns the EphemeralRunner's finalizers and status (but for the job's fields, which are the
 //! listener's), the JIT configuration Secret and the pod. Pure.
 
+mod calls;
 mod deletion;
+mod ending;
 mod launch;
 mod linked;
 mod machine;

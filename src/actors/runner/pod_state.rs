@@ -44,9 +44,12 @@ pub enum End {
 pub struct PodState {
     /// How the runner ended, if it did.
     pub end: Option<End>,
+    /// Whether that is presumed: it has not been seen to start, and nothing shows that it will not.
+    pub presumed: bool,
     /// Whether another pod of this runner would end in the same way.
     pub permanent: bool,
-    /// Whether the runner may run a job, now or later.
+    /// Whether the runner may run a job, now or later. Only what the pod shows for good rules that
+    /// out: that no node or container does, at the moment, does not.
     pub can_run: bool,
     /// Whether the runner's container runs.
     pub runs: bool,
@@ -74,7 +77,9 @@ pub fn judge(pod: &Pod, now: Timestamp) -> PodState {
     let complains = unplaced
         .as_ref()
         .map(|(since, _)| after(*since, NODE_PATIENCE));
-    let (mut end, mut trouble, gives_up) = match ended(pod, status) {
+    let shown = ended(pod, status);
+    let is_shown = shown.is_some();
+    let (mut end, mut trouble, gives_up) = match shown {
         Some(end) => (Some(end), None, None),
         None if runs => (None, None, None),
         None => waiting(pod, status, now),
@@ -92,12 +97,14 @@ pub fn judge(pod: &Pod, now: Timestamp) -> PodState {
     }
     // an image that cannot be had is as missing for the next pod
     let permanent = end.is_some() && trouble.as_ref().is_some_and(is_about_image);
-    let over = is_over(status) || state.is_some_and(|state| state.terminated.is_some());
     PodState {
-        can_run: !over && !matches!(end, Some(End::Succeeded | End::Outdated(_))),
+        presumed: end.is_some() && !is_shown,
+        can_run: !is_over_for_good(pod, status),
         runs,
         ready: runs && condition(status, "Ready").is_some_and(|(is, _)| is),
-        is_dead: is_over(status) || is_untouched(pod, status) || all_terminated(pod, status),
+        is_dead: (is_over(status) && !something_runs(status))
+            || is_untouched(pod, status)
+            || all_terminated(pod, status),
         end,
         permanent,
         trouble,
@@ -328,6 +335,43 @@ fn runner_status(status: &PodStatus) -> Option<&ContainerStatus> {
 /// Whether the pod as a whole has ended.
 fn is_over(status: &PodStatus) -> bool {
     matches!(status.phase.as_deref(), Some("Failed" | "Succeeded"))
+}
+
+/// Whether it is for good that the runner does nothing any more. A pod may be declared failed for
+/// its node, by somebody who cannot reach that: what is shown as running may run then.
+fn is_over_for_good(pod: &Pod, status: &PodStatus) -> bool {
+    let state = runner_status(status).and_then(|runner| runner.state.as_ref());
+    let is_shown_running = state.is_some_and(|state| state.running.is_some());
+    let ended = state.and_then(|state| state.terminated.as_ref());
+    ended.is_some_and(|ended| is_over(status) || !restarts(pod, ended))
+        || failed_init_container(pod, status).is_some()
+        || (is_over(status) && !is_shown_running)
+}
+
+/// Whether the kubelet starts a container again that ended so. The server gives each pod a policy.
+fn restarts(pod: &Pod, ended: &ContainerStateTerminated) -> bool {
+    let policy = pod
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.restart_policy.as_deref());
+    match policy {
+        Some("Never") => false,
+        Some("OnFailure") => ended.exit_code != 0,
+        _ => true,
+    }
+}
+
+/// Whether some container is shown as running.
+fn something_runs(status: &PodStatus) -> bool {
+    let mut containers = status
+        .init_container_statuses
+        .iter()
+        .chain(&status.container_statuses)
+        .flatten();
+    containers.any(|container| {
+        let state = container.state.as_ref();
+        state.is_some_and(|state| state.running.is_some())
+    })
 }
 
 /// Whether no node has anything to do with it yet.

@@ -3,7 +3,7 @@
 
 use super::pod_state::Reason;
 use crate::actors::backoff::Schedule;
-use crate::clock::{Timestamp, after};
+use crate::clock::Timestamp;
 use crate::messages::{ActionsAnswer, ActionsError, ActionsErrorKind, JitConfig};
 
 /// Calls that failed: 1, 2, 4, … s up to a minute, so that mended credentials are noticed.
@@ -12,8 +12,12 @@ const CALLS: Schedule = Schedule {
     cap_ms: 60_000,
 };
 
-/// After how many seconds a removal is asked for again that was refused for a running job.
-pub const ASK_AGAIN: i64 = 30;
+/// Removals that were refused for a running job: half a minute, growing to five. A runner that ends
+/// by itself is seen to, so nothing is lost by the wait.
+const REFUSALS: Schedule = Schedule {
+    first_ms: 30_000,
+    cap_ms: 300_000,
+};
 
 /// What is known of the registration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,9 +65,13 @@ pub struct Registration {
     pub taken: Option<Reason>,
     /// Whether the last removal was refused for a running job.
     pub job_runs: bool,
+    /// The id that was last taken back.
+    taken_back: Option<i64>,
     call: Option<Call>,
     find_next: bool,
     failures: u32,
+    /// How often in a row a removal was refused for a running job.
+    refusals: u32,
     not_before: Option<Timestamp>,
     error: Option<ActionsError>,
 }
@@ -76,9 +84,11 @@ impl Registration {
             jit: None,
             taken: None,
             job_runs: false,
+            taken_back: None,
             call: None,
             find_next: false,
             failures: 0,
+            refusals: 0,
             not_before: None,
             error: None,
         }
@@ -97,6 +107,11 @@ impl Registration {
             Standing::Known(id) => Some(id),
             _ => None,
         }
+    }
+
+    /// Whether the registration of that id was taken back.
+    pub fn is_taken_back(&self, id: i64) -> bool {
+        self.taken_back == Some(id)
     }
 
     /// Whether no call is under way and none has to wait.
@@ -128,6 +143,26 @@ impl Registration {
             Standing::Known(id) => Call::Remove(id),
             _ => Call::Generate,
         }
+    }
+
+    /// Forgets that a removal was refused: what asked for it is given up.
+    pub const fn forget_refusals(&mut self) {
+        self.job_runs = false;
+        self.refusals = 0;
+    }
+
+    /// The runner cannot work any more: that a removal was refused grows no wait.
+    pub fn hasten(&mut self, now: Timestamp) {
+        if self.refusals > 0 {
+            self.refusals = 0;
+            let soon = now.saturating_add(REFUSALS.plain(1)).unwrap_or(now);
+            self.not_before = self.not_before.map(|time| time.min(soon));
+        }
+    }
+
+    /// Whether the last removal was refused, and the one before was not.
+    pub const fn is_first_refusal(&self) -> bool {
+        self.refusals == 1
     }
 
     /// Notes that a call was sent.
@@ -232,7 +267,9 @@ impl Registration {
                 ActionsErrorKind::RunnerNotFound => Some(self.gone()),
                 ActionsErrorKind::JobStillRunning => {
                     self.job_runs = true;
-                    self.not_before = Some(after(now, ASK_AGAIN));
+                    self.refusals = self.refusals.saturating_add(1);
+                    let wait = REFUSALS.plain(self.refusals);
+                    self.not_before = Some(now.saturating_add(wait).unwrap_or(now));
                     Some(Removal::Refused)
                 }
                 ActionsErrorKind::Credentials
@@ -253,9 +290,11 @@ impl Registration {
     /// Failures stay counted: a service that goes on refusing the name after it agreed to
     /// free it must not be asked in a circle.
     fn gone(&mut self) -> Removal {
+        self.forget_refusals();
         self.find_next = false;
         self.not_before = None;
         self.error = None;
+        self.taken_back = self.id();
         self.standing = Standing::Removed;
         Removal::Done
     }

@@ -7,6 +7,7 @@
 
 pub mod census;
 pub mod hands;
+pub mod invariants;
 pub mod ledger;
 pub mod manifests;
 pub mod warden;
@@ -137,6 +138,7 @@ impl Stage {
     pub async fn embedded_with(seed: u64, change: impl FnOnce(&mut ClusterOptions)) -> Self {
         let clock = Clock::simulated(BEGIN.parse().unwrap());
         let warden = warden::warden();
+        warden.goes_by(clock.clone());
         let mut options = ClusterOptions {
             interceptor: warden.clone(),
             actions_interceptor: Some(warden.clone()),

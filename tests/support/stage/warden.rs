@@ -6,18 +6,20 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use impresario::api::{EphemeralRunner, EphemeralRunnerPhase, EphemeralRunnerSet};
+use impresario::api::EphemeralRunner;
+use impresario::clock::Clock;
 use impresario::simulation::actions_service::{self, ActionsService, CallInfo, Fault, Refusal};
 use impresario::simulation::api_server::ApiServer;
 use impresario::simulation::api_server::faults::{
-    ChangeInfo, Interceptor, Outcome, RequestFate, RequestInfo,
+    ChangeInfo, EventFate, EventInfo, Interceptor, Outcome, RequestFate, RequestInfo,
 };
 use impresario::simulation::api_server::status::ApiError;
 use impresario::simulation::cluster::CONTROLLER_NAMESPACE;
-use k8s_openapi::api::core::v1::{Pod, Secret};
+use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use tokio::sync::{Notify, watch};
 
+use super::invariants::{is_alive, job_cut_short, too_many_runners};
 use super::ledger::Ledger;
 
 /// Longer than any test takes: what waits so long never happens.
@@ -171,6 +173,9 @@ pub struct Warden {
 struct Books {
     api: Option<ApiServer>,
     service: Option<ActionsService>,
+    clock: Option<Clock>,
+    /// Plural name of the objects that the controller cannot watch or list.
+    unseen: Option<&'static str>,
     ledger: Ledger,
     rules: Vec<Rule>,
     next_rule: usize,
@@ -202,6 +207,17 @@ impl Warden {
     /// The objects are those of an earlier time.
     pub fn go_back(&self, ledger: Ledger) {
         self.books().ledger = ledger;
+    }
+
+    /// Tells it the time.
+    pub fn goes_by(&self, clock: Clock) {
+        self.books().clock = Some(clock);
+    }
+
+    /// From now on each watch of the controller on these objects ends with 410, and each list is
+    /// refused; `None` ends that.
+    pub fn blind(&self, plural: Option<&'static str>) {
+        self.books().unseen = plural;
     }
 
     /// How many objects of that plural name were ever made, by whomever.
@@ -380,6 +396,14 @@ impl Interceptor for Warden {
             return Trouble::DeathBefore(0).fate();
         }
         let verb = request.verb.map_or("", |verb| verb.as_str());
+        let hidden = books.hides(who, &request.resource);
+        if hidden && matches!(verb, "list" | "watch") {
+            let error = ApiError::new(503, "ServiceUnavailable", "etcdserver: leader changed");
+            return RequestFate {
+                outcome: Outcome::Refused(error),
+                ..RequestFate::default()
+            };
+        }
         if !matches!(
             verb,
             "create" | "update" | "patch" | "delete" | "deletecollection"
@@ -411,7 +435,7 @@ impl Interceptor for Warden {
             self.died.notify_one();
         }
         if let Some(api) = books.api.clone() {
-            let found = violation(&api, &write);
+            let found = books.violation(&api, &write);
             books.violations.extend(found);
         }
         let mut rules = books.rules.iter_mut();
@@ -432,78 +456,58 @@ impl Interceptor for Warden {
         let found = books.ledger.take(change, by_controller, service.as_ref());
         books.violations.extend(found);
     }
-}
 
-/// Which invariant a write of the controller breaks.
-fn violation(api: &ApiServer, write: &Write) -> Option<String> {
-    match (write.verb, write.resource.as_str()) {
-        ("create", "ephemeralrunners") => too_many_runners(api, &write.namespace),
-        ("delete", "pods" | "ephemeralrunners") => job_cut_short(api, write),
-        _ => None,
+    fn event(&self, event: &EventInfo<'_>) -> EventFate {
+        if self.books().hides(who(event.user_agent), event.resource) {
+            return EventFate::Expired;
+        }
+        EventFate::Delivered
     }
 }
 
-/// S3: a runner is only created where the newest `replicas` leaves room for it.
-fn too_many_runners(api: &ApiServer, namespace: &str) -> Option<String> {
-    let sets: Vec<EphemeralRunnerSet> = api.list_as(Some(namespace));
-    // a test has one set in a namespace
-    let wanted = sets.first()?.spec.replicas.unwrap_or(0);
-    let pods: Vec<Pod> = api.list_as(Some(namespace));
-    let secrets: Vec<Secret> = api.list_as(Some(namespace));
-    let holds = |runner: &EphemeralRunner| {
-        let status = runner.status.clone().unwrap_or_default();
-        let going = runner.metadata.deletion_timestamp.is_some();
-        let name = runner.name_any();
-        let has_something = pods.iter().any(|pod| pod.name_any() == name)
-            || secrets.iter().any(|secret| secret.name_any() == name);
-        let over = matches!(
-            status.phase,
-            Some(
-                EphemeralRunnerPhase::Succeeded
-                    | EphemeralRunnerPhase::Failed
-                    | EphemeralRunnerPhase::Outdated
-            )
-        );
-        !over && (!going || has_something)
-    };
-    let runners: Vec<EphemeralRunner> = api.list_as(Some(namespace));
-    let alive: Vec<String> = runners
-        .iter()
-        .filter(|r| holds(r))
-        .map(|r| r.name_any())
-        .collect();
-    let room = i64::try_from(alive.len()).is_ok_and(|alive| alive < wanted);
-    (!room).then(|| format!("S3: a runner is created beside {alive:?}, for {wanted} replicas"))
-}
+impl Books {
+    /// Whether the controller is not to see objects of this kind.
+    fn hides(&self, who: Who, resource: &str) -> bool {
+        let plural = resource.split('.').next();
+        who == Who::Controller && self.unseen.is_some() && plural == self.unseen
+    }
 
-/// S1: a runner with a job is not taken away while its pod is alive.
-fn job_cut_short(api: &ApiServer, write: &Write) -> Option<String> {
-    let runners: Vec<EphemeralRunner> = api.list_as(Some(&write.namespace));
-    let runner = runners
-        .into_iter()
-        .find(|runner| runner.name_any() == write.name)?;
-    let status = runner.status.clone().unwrap_or_default();
-    let busy = status.job_id.is_some_and(|id| !id.is_empty()) && status.job_result.is_none();
-    let by_a_person = runner.metadata.deletion_timestamp.is_some();
-    let pods: Vec<Pod> = api.list_as(Some(&write.namespace));
-    let pod = pods.into_iter().find(|pod| pod.name_any() == write.name)?;
-    let alive = is_alive(&pod);
-    (busy && alive && !by_a_person).then(|| format!("S1: {write:?} while its job runs"))
-}
+    /// Which invariant a write of the controller breaks.
+    fn violation(&self, api: &ApiServer, write: &Write) -> Option<String> {
+        match (write.verb, write.resource.as_str()) {
+            ("create", "ephemeralrunners") => {
+                let now = self.clock.as_ref().map(Clock::now);
+                too_many_runners(api, &write.namespace, now)
+            }
+            ("delete", "pods") => self
+                .works_by_service(api, write)
+                .or_else(|| job_cut_short(api, write)),
+            ("delete", "ephemeralrunners") => job_cut_short(api, write),
+            // its finalizers come off, and its pod would go with it
+            ("patch", "ephemeralrunners") => self.works_by_service(api, write),
+            _ => None,
+        }
+    }
 
-/// Whether the pod's runner can still do something.
-fn is_alive(pod: &Pod) -> bool {
-    let status = pod.status.clone().unwrap_or_default();
-    let over = matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
-    let mut containers = status.container_statuses.iter().flatten();
-    let ended = containers.any(|container| {
-        container.name == "runner"
-            && container
-                .state
-                .as_ref()
-                .is_some_and(|state| state.terminated.is_some())
-    });
-    !over && !ended
+    /// S1: a runner that has a job at the service, and whose container runs or may run, keeps its
+    /// pod. No time makes that otherwise, nor does a deletion by a person: the service has not
+    /// agreed to that while it has the job.
+    fn works_by_service(&self, api: &ApiServer, write: &Write) -> Option<String> {
+        let pods: Vec<Pod> = api.list_as(Some(&write.namespace));
+        let pod = pods.into_iter().find(|pod| pod.name_any() == write.name)?;
+        let ends = write.resource == "pods" || {
+            let runners: Vec<EphemeralRunner> = api.list_as(Some(&write.namespace));
+            let runner = runners.iter().find(|one| one.name_any() == write.name);
+            runner.is_some_and(|runner| runner.metadata.deletion_timestamp.is_some())
+        };
+        let known = self.service.as_ref()?.runners();
+        let runner = known.into_iter().find(|one| one.name == write.name)?;
+        let works = runner.job.is_some() || self.with_job.contains(&runner.id);
+        (ends && works && is_alive(&pod)).then(|| {
+            let id = runner.id;
+            format!("S1: {write:?}, while runner {id} has a job at the service")
+        })
+    }
 }
 
 impl actions_service::Interceptor for Warden {

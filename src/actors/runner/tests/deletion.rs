@@ -43,7 +43,7 @@ fn a_living_runner_is_taken_from_the_service_before_anything_is_deleted() {
 }
 
 #[test]
-fn a_runner_with_a_job_is_asked_for_again_every_thirty_seconds() {
+fn a_runner_with_a_job_is_asked_for_again_ever_more_rarely() {
     let (mut hand, _) = alive();
     let asked = hand.actions(Tag::Remove, refused(ActionsErrorKind::JobStillRunning));
     let waits = json!({ "reason": "WaitsForJob",
@@ -52,11 +52,19 @@ fn a_runner_with_a_job_is_asked_for_again_every_thirty_seconds() {
     assert_eq!(asked, [format!("patch EphemeralRunner {patch}")]);
     let noted = er(31, deleted(known(waits)));
     hand.kube(Tag::WriteStatus, answer(Object::EphemeralRunner(noted)));
+    for wait in [30, 60, 120, 240, 300, 300] {
+        assert_eq!(hand.wakes_in(), Some(wait));
+        assert!(hand.after(wait - 1).is_empty());
+        assert_eq!(hand.after(1), ["remove 42"]);
+        let again = hand.actions(Tag::Remove, refused(ActionsErrorKind::JobStillRunning));
+        assert!(again.is_empty(), "it is on record: {again:?}");
+    }
+    assert!(hand.events.is_empty(), "{:?}", hand.events);
+    // it dies: nothing can run there any more, and the service finds out in a moment
+    let asked = hand.sees_pod(pod_in(22, "Failed", ended(137), ended(0)));
+    assert_eq!(asked, ["delete Pod grace 0", "get Secret"]);
     assert_eq!(hand.wakes_in(), Some(30));
-    assert!(hand.after(29).is_empty());
-    assert_eq!(hand.after(1), ["remove 42"]);
-    let again = hand.actions(Tag::Remove, refused(ActionsErrorKind::JobStillRunning));
-    assert!(again.is_empty(), "it is on record: {again:?}");
+    assert_eq!(hand.after(30), ["remove 42"]);
 }
 
 #[test]
@@ -85,9 +93,27 @@ fn a_runner_that_ends_with_exit_0_while_being_deleted_needs_no_call() {
     assert_eq!(asked, [DROP]);
 }
 
+/// It leaves its registration behind: only a job that is over takes that with it.
+#[test]
+fn a_runner_that_ended_well_without_a_job_is_taken_from_the_service() {
+    let done = deleted(known(json!({ "phase": "Succeeded" })));
+    let mut hand = Hand::new(Origin::Found(Some(er(30, done))));
+    hand.tick();
+    let asked = hand.kube(Tag::ReadPod, kube_error(KubeErrorKind::NotFound));
+    assert_eq!(asked, ["remove 42", "get Secret"]);
+    let asked = hand.kube(Tag::ReadSecret, kube_error(KubeErrorKind::NotFound));
+    assert!(asked.is_empty(), "{asked:?}");
+    assert_eq!(hand.actions(Tag::Remove, Ok(ActionsAnswer::Done)), [DROP]);
+
+    // seen while its pod is still there
+    let idle = er(30, deleted(known(json!({ "ready": true }))));
+    let (_, asked) = Hand::found(idle, Some(pod_in(21, "Succeeded", ended(0), ended(0))));
+    assert!(asked.contains(&"remove 42".to_owned()), "{asked:?}");
+}
+
 #[test]
 fn a_succeeded_runner_is_let_go_without_a_call() {
-    let done = er(30, deleted(known(json!({ "phase": "Succeeded" }))));
+    let done = er(30, deleted(with_job(json!({ "phase": "Succeeded" }))));
     let mut hand = Hand::new(Origin::Found(Some(done)));
     hand.tick();
     let asked = hand.kube(Tag::ReadPod, kube_error(KubeErrorKind::NotFound));
@@ -163,7 +189,7 @@ fn the_finalizers_of_others_stay() {
         "other/one",
         "ephemeralrunner.actions.github.com/finalizer",
         "ephemeralrunner.actions.github.com/runner-registration-finalizer"] } });
-    let mut patch = deleted(known(json!({ "phase": "Succeeded" })));
+    let mut patch = deleted(with_job(json!({ "phase": "Succeeded" })));
     json_patch::merge(&mut patch, &others);
     let mut hand = Hand::new(Origin::Found(Some(er(30, patch))));
     hand.tick();
@@ -186,7 +212,7 @@ fn the_finalizers_of_others_stay() {
 // === what container hooks made ===
 
 fn with_hooks(status: serde_json::Value) -> std::sync::Arc<crate::api::EphemeralRunner> {
-    let mut patch = deleted(known(status));
+    let mut patch = deleted(with_job(status));
     json_patch::merge(
         &mut patch,
         &json!({ "spec": { "spec": { "containers": [{ "name": "runner", "env": [

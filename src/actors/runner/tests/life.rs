@@ -236,26 +236,6 @@ fn job_fields_are_never_written() {
 }
 
 #[test]
-fn a_runner_whose_job_has_ended_gets_thirty_seconds_to_end_itself() {
-    let (mut hand, _) = Hand::found(
-        er(20, with_job(json!({ "ready": true }))),
-        Some(pod_in(21, "Running", running(), running())),
-    );
-    let ended_job = json!({ "ready": true, "jobResult": "succeeded", "jobFinishedAt": start() });
-    assert!(hand.sees_runner(er(22, with_job(ended_job))).is_empty());
-    assert_eq!(hand.wakes_in(), Some(30));
-    assert!(hand.after(29).is_empty());
-    let asked = hand.after(1);
-    assert!(asked[0].contains("RunnerDidNotEnd"), "{asked:?}");
-    let failed = er(
-        23,
-        with_job(json!({ "phase": "Failed", "jobResult": "succeeded" })),
-    );
-    let asked = hand.kube(Tag::WriteStatus, answer(Object::EphemeralRunner(failed)));
-    assert!(asked.contains(&"delete Pod".to_owned()), "{asked:?}");
-}
-
-#[test]
 fn a_runner_says_once_that_no_node_takes_its_pod() {
     let unplaced = |message: &str| {
         let mut value = json!(*pod(
@@ -280,44 +260,6 @@ fn a_runner_says_once_that_no_node_takes_its_pod() {
     assert!(hand.after(3_600).is_empty());
     let up = hand.sees_pod(pod_in(23, "Running", running(), running()));
     assert!(up[0].contains(r#""reason":null"#), "{up:?}");
-}
-
-/// A pod that is being deleted, with its grace period over at the start.
-fn hanging(version: u32) -> std::sync::Arc<k8s_openapi::api::core::v1::Pod> {
-    let mut hanging = json!(*pod_in(version, "Running", running(), running()));
-    hanging["metadata"]["deletionTimestamp"] = json!(start());
-    std::sync::Arc::new(serde_json::from_value(hanging).unwrap())
-}
-
-#[test]
-fn a_pod_that_has_not_gone_within_its_grace_is_told_whatever_its_runner_does() {
-    // (the runner, whether it is told to be in deletion)
-    for (runner, deleting) in [
-        (er(20, known(json!({ "ready": true }))), false),
-        (er(20, with_job(json!({ "ready": true }))), false),
-        (er(20, deleted(known(json!({ "ready": true })))), true),
-    ] {
-        let (mut hand, _) = Hand::found(runner, Some(hanging(21)));
-        let report = hand.report.clone().unwrap();
-        assert!(!report.lost && report.reason.is_none(), "{report:?}");
-        assert!(matches!(hand.wakes_in(), Some(1..=5)), "{:?}", hand.wake);
-        hand.after(5);
-        let report = hand.report.clone().unwrap();
-        assert!(report.lost && report.deleting == deleting, "{report:?}");
-        let (word, message) = report.reason.unwrap();
-        assert_eq!(word, "NodeLost");
-        assert!(message.contains("node-a"), "{message}");
-    }
-}
-
-#[test]
-fn a_runner_whose_pod_hangs_in_deletion_fails_after_ten_minutes() {
-    let status = known(json!({ "ready": true }));
-    let (mut hand, asked) = Hand::found(er(20, status), Some(hanging(21)));
-    assert!(asked.is_empty(), "{asked:?}");
-    assert!(hand.after(599).is_empty());
-    let asked = hand.after(1);
-    assert!(asked[0].contains("PodHangs"), "{asked:?}");
 }
 
 /// Container hooks make pods and Secrets, and others may be owned by the runner too.
@@ -438,39 +380,6 @@ fn the_sixth_failure_within_a_day_fails_the_runner() {
         let failed = asked[0].contains(r#""phase":"Failed""#);
         assert_eq!(failed, fails, "{asked:?}");
         assert_eq!(asked[0].contains(r#""pod-0":null"#), !fails, "{asked:?}");
-    }
-}
-
-#[test]
-fn an_image_that_cannot_be_had_fails_the_runner_without_another_pod() {
-    for (word, patience) in [
-        ("InvalidImageName", 0),
-        ("ErrImageNeverPull", 0),
-        ("ImagePullBackOff", 600),
-        ("ErrImagePull", 600),
-    ] {
-        let waiting = json!({ "waiting": { "reason": word, "message": "no img:1" } });
-        let (mut hand, mut asked) = Hand::found(
-            er(20, known(json!({ "reason": "ImagePullBackOff" }))),
-            Some(pod_in(21, "Pending", waiting, running())),
-        );
-        if patience > 0 {
-            assert!(asked.is_empty(), "{word}: {asked:?}");
-            assert!(hand.after(patience - 1).is_empty(), "{word}");
-            asked = hand.after(1);
-        }
-        assert_eq!(asked.len(), 1, "{word}");
-        assert!(asked[0].contains(r#""phase":"Failed""#), "{asked:?}");
-        assert!(asked[0].contains(r#""failures":{"pod-uid":""#), "{asked:?}");
-        assert!(asked[0].contains("no img:1"), "{asked:?}");
-        assert_eq!(hand.events, ["RunnerFailed"], "{word}");
-        let failed = er(
-            23,
-            known(json!({ "phase": "Failed", "failures": { "pod-uid": start() } })),
-        );
-        let asked = hand.kube(Tag::WriteStatus, answer(Object::EphemeralRunner(failed)));
-        assert_eq!(asked, ["delete Pod", "get Secret"], "{word}");
-        assert_eq!(hand.report.clone().unwrap().state, RunnerState::Failed);
     }
 }
 

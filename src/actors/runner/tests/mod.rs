@@ -1,6 +1,7 @@
 //! A runner's life, input by input.
 
 mod deletion;
+mod ending;
 mod life;
 mod objects;
 mod pods;

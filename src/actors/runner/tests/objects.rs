@@ -215,7 +215,11 @@ impl Hand {
     }
 
     pub fn named(name: &str, origin: Origin) -> Self {
-        let settings = Arc::new(ControllerSettings::default());
+        Self::with(name, origin, ControllerSettings::default())
+    }
+
+    pub fn with(name: &str, origin: Origin, settings: ControllerSettings) -> Self {
+        let settings = Arc::new(settings);
         Self {
             machine: RunnerMachine::new("arc-runners", name, "pool", origin, settings),
             now: start(),
@@ -313,15 +317,23 @@ fn words(request: &KubeRequest) -> String {
                 .map_or(String::new(), |lock| format!(" at {lock}"));
             format!("patch {kind}{lock} {body}")
         }
-        KubeRequest::Delete { grace, target, .. } => {
+        KubeRequest::Delete {
+            grace,
+            target,
+            lock,
+            ..
+        } => {
             let name = if target.name == NAME {
                 String::new()
             } else {
                 format!(" {}", target.name)
             };
+            let lock = lock
+                .as_ref()
+                .map_or(String::new(), |lock| format!(" at {lock}"));
             match grace {
-                Some(seconds) => format!("delete {kind}{name} grace {seconds}"),
-                None => format!("delete {kind}{name}"),
+                Some(seconds) => format!("delete {kind}{name}{lock} grace {seconds}"),
+                None => format!("delete {kind}{name}{lock}"),
             }
         }
     }

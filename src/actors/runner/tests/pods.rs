@@ -50,7 +50,9 @@ fn the_end_of_a_pod_as_a_whole_counts_where_its_container_says_nothing() {
             Some(reason),
             "still shown as running"
         );
-        assert!(!state(&lost, 0).can_run);
+        assert!(state(&lost, 0).can_run, "its node may only be out of reach");
+        assert!(!state(&lost, 0).is_dead);
+        assert!(!state(&gone, 0).can_run && state(&gone, 0).is_dead);
     }
 }
 

@@ -114,7 +114,7 @@ fn the_warm_minimum_refills_and_shrinks_under_patch_0() {
     assert_eq!(world.live().len(), 2, "refilled without a new patch");
     assert!(!world.live().contains(&names[0]));
     world.scale(0, 0);
-    assert_eq!(world.count("remove_runner"), 2);
+    assert_eq!(world.count("remove_runner"), 3, "one of them by itself");
     assert!(world.live().is_empty());
     assert!(world.registered.is_empty());
 }

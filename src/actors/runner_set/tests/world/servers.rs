@@ -253,10 +253,17 @@ impl World {
                 Ok(KubeAnswer::Object(self.merge(target, body)))
             }
             KubeRequest::Delete {
-                target, uid, grace, ..
+                target,
+                uid,
+                lock,
+                grace,
             } => {
-                if let (Some(uid), Some(live)) = (uid, self.objects.get(target))
-                    && live["metadata"]["uid"].as_str() != Some(uid)
+                let differs = |wish: &Option<String>, live: &Value| {
+                    wish.is_some() && wish.as_deref() != live.as_str()
+                };
+                if let Some(live) = self.objects.get(target)
+                    && (differs(uid, &live["metadata"]["uid"])
+                        || differs(lock, &live["metadata"]["resourceVersion"]))
                 {
                     return Err(kube_error(KubeErrorKind::Conflict));
                 }
