@@ -264,9 +264,11 @@ impl KeyVault {
             Outcome::Unreachable => Err(Lost::Unreachable),
             Outcome::Reset => Err(Lost::Request),
             // what an Actions service alone can do
-            Outcome::Echo | Outcome::Mangle(_) | Outcome::Forestall(_) | Outcome::Halve => {
-                Ok(answer(self))
-            }
+            Outcome::Echo
+            | Outcome::Mangle(_)
+            | Outcome::Forestall(_)
+            | Outcome::Halve
+            | Outcome::NumberToken => Ok(answer(self)),
             Outcome::LoseAnswer => {
                 answer(self);
                 Err(Lost::Answer)

@@ -178,7 +178,12 @@ async fn messages_are_odd_in_every_way_they_can_be() {
 /// the file beside show.
 #[tokio::test(start_paused = true)]
 async fn every_fault_that_has_a_name_is_met_in_these_tests() {
-    let source = include_str!("faults.rs").to_owned() + include_str!("oddities.rs");
+    let source = [
+        include_str!("faults.rs"),
+        include_str!("oddities.rs"),
+        include_str!("answers.rs"),
+    ]
+    .concat();
     let error = serde_json::from_value::<impresario::simulation::actions_service::NamedFault>(
         json!({"fault": "no such fault"}),
     );

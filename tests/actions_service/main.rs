@@ -2,6 +2,7 @@
 //! same alone, on a port, as a person meets it.
 
 mod alone;
+mod answers;
 mod faults;
 #[path = "../support/keys.rs"]
 mod keys;

@@ -46,6 +46,9 @@ pub enum Outcome {
     Replace(u16, Bytes),
     /// It is refused in words that repeat what it was authorized with, and its body.
     Echo,
+    /// It takes effect, and a token in its answer has a number for a name (`jti`). For `register`,
+    /// `open_session` and `refresh_session`.
+    NumberToken,
     /// It takes effect, and its answer is changed on the way.
     Mangle(Mangling),
     /// It is answered as usual, after somebody else has registered the runner that it is about

@@ -81,6 +81,12 @@ impl ActionsService {
                 self.log(&format!("{call}: {mangling:?}"));
                 return Ok(response);
             }
+            FaultOutcome::NumberToken => {
+                self.change(|world, _| world.numbers_tokens = true);
+                let answer = self.answer(route, &asked).await;
+                self.change(|world, _| world.numbers_tokens = false);
+                return Ok(self.respond(call, answer));
+            }
             FaultOutcome::Refuse(refusal) => return Ok(self.respond(call, Err(refusal))),
             FaultOutcome::Echo => {
                 let (secret, body) = (asked.secret(), &asked.body);
@@ -183,7 +189,7 @@ impl ActionsService {
                     set_header(&mut response, name, value);
                 }
                 if refusal.type_name.is_empty() {
-                    *response.body_mut() = Bytes::from(refusal.message);
+                    set_text(&mut response, refusal.message);
                 } else {
                     let type_name = format!("GitHub.Actions.Simulation.{}", refusal.type_name);
                     let body = json!({"typeName": type_name, "message": refusal.message});
@@ -207,6 +213,20 @@ fn set_json(response: &mut Response<Bytes>, body: &Value) {
     *response.body_mut() = Bytes::from(body.to_string());
     let json = HeaderValue::from_static("application/json; charset=utf-8");
     response.headers_mut().insert(CONTENT_TYPE, json);
+}
+
+/// A body that says itself what it is: the REST API's JSON, a page, or words.
+fn set_text(response: &mut Response<Bytes>, text: String) {
+    let content_type = if serde_json::from_str::<Value>(&text).is_ok_and(|body| body.is_object()) {
+        "application/json; charset=utf-8"
+    } else if text.starts_with('<') {
+        "text/html; charset=utf-8"
+    } else {
+        "text/plain; charset=utf-8"
+    };
+    *response.body_mut() = Bytes::from(text);
+    let content_type = HeaderValue::from_static(content_type);
+    response.headers_mut().insert(CONTENT_TYPE, content_type);
 }
 
 fn set_header(response: &mut Response<Bytes>, name: &str, value: &str) {

@@ -2,7 +2,7 @@
 //! protocol says they are.
 
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use http::{HeaderValue, Response};
 use serde_json::{Value, json};
 
@@ -13,6 +13,12 @@ pub enum Mangling {
     ByteOrderMark,
     /// There is no body.
     Empty,
+    /// It does not say what its body is.
+    NoContentType,
+    /// The body has this many mebibytes, the further ones white space: JSON is as good with them.
+    Long(u16),
+    /// The body is said to be packed, and is not.
+    Packed,
     /// The body breaks off in the middle.
     Garbage,
     /// The body is the page of a proxy that is in trouble.
@@ -39,6 +45,18 @@ impl Mangling {
             Self::ByteOrderMark => {
                 let body = [b"\xef\xbb\xbf", &response.body()[..]].concat();
                 *response.body_mut() = body.into();
+            }
+            Self::NoContentType => {
+                response.headers_mut().remove(CONTENT_TYPE);
+            }
+            Self::Long(mebibytes) => {
+                let mut body = response.body().to_vec();
+                body.resize(body.len().max(usize::from(mebibytes) << 20), b' ');
+                *response.body_mut() = body.into();
+            }
+            Self::Packed => {
+                let gzip = HeaderValue::from_static("gzip");
+                response.headers_mut().insert(CONTENT_ENCODING, gzip);
             }
             Self::Empty => *response.body_mut() = Bytes::new(),
             Self::Garbage => {

@@ -64,6 +64,18 @@ pub enum NamedFault {
     HtmlPage,
     /// 502 with a page of HTML.
     BadGateway,
+    /// It takes effect, and the answer does not say what its body is.
+    NoContentType,
+    /// It takes effect, and the answer is very long.
+    LongBody {
+        /// How long.
+        #[serde(default = "many")]
+        mebibytes: u16,
+    },
+    /// It takes effect, and the answer says that its body is packed.
+    PackedBody,
+    /// It takes effect, and the name of the token in its answer is a number.
+    NumberToken,
     /// 400 with a message that repeats the token and the body it got.
     Echo,
     /// A byte order mark before the body.
@@ -111,6 +123,10 @@ const fn a_moment() -> i64 {
     2
 }
 
+const fn many() -> u16 {
+    100
+}
+
 fn somebody() -> String {
     "another-listener".to_owned()
 }
@@ -136,6 +152,10 @@ impl NamedFault {
             Self::GarbageBody => Mangling::Garbage.into(),
             Self::HtmlPage => Mangling::HtmlPage.into(),
             Self::BadGateway => Refusal::new(502, "", "<html><h1>Bad gateway</h1></html>").into(),
+            Self::NoContentType => Mangling::NoContentType.into(),
+            Self::LongBody { mebibytes } => Mangling::Long(*mebibytes).into(),
+            Self::PackedBody => Mangling::Packed.into(),
+            Self::NumberToken => Outcome::NumberToken.into(),
             Self::Echo => Outcome::Echo.into(),
             Self::ByteOrderMark => Mangling::ByteOrderMark.into(),
             Self::RunnerExists => Fault::refuse(409, "AgentExistsException"),

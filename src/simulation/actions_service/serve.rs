@@ -7,7 +7,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use http::{Request, Response, StatusCode};
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use tokio::net::TcpListener;
@@ -74,6 +75,8 @@ fn too_large() -> Response<Bytes> {
         b"The request is too large or broke off.",
     ));
     *response.status_mut() = StatusCode::PAYLOAD_TOO_LARGE;
+    let text = HeaderValue::from_static("text/plain; charset=utf-8");
+    response.headers_mut().insert(CONTENT_TYPE, text);
     response
 }
 

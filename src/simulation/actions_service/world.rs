@@ -177,6 +177,8 @@ pub(super) struct World {
     pub(super) apps: Option<Vec<App>>,
     /// Whether a queue delivers what is not acknowledged whatever the poll's cursor.
     pub(super) ignores_cursor: bool,
+    /// Whether tokens have numbers for names, which RFC 7519 forbids.
+    pub(super) numbers_tokens: bool,
     /// Every secret given out or shown, for who looks for leaks.
     pub(super) secrets: Option<BTreeSet<String>>,
     last: LastIds,
@@ -209,6 +211,7 @@ impl World {
             accepted: None,
             apps: None,
             ignores_cursor: false,
+            numbers_tokens: false,
             secrets: None,
             last: LastIds {
                 scale_set: 0,
@@ -239,12 +242,8 @@ impl World {
 
     /// An id in the form of a UUID, from the seed and a counter.
     pub(super) fn uuid(&mut self) -> String {
-        let (seed, id) = (self.seed, self.next_id());
-        format!(
-            "{:08x}-{:04x}-4000-8000-{id:012x}",
-            seed & 0xffff_ffff,
-            (seed >> 32) & 0xffff
-        )
+        let id = self.next_id();
+        uuid_of(self.seed, id)
     }
 
     fn note(&mut self, note: String) {
@@ -284,7 +283,14 @@ impl World {
         let text = match &grant {
             Grant::Installation(_) => format!("ghs_simulated{id}"),
             Grant::Registration(_) => format!("registration-simulated{id}"),
-            Grant::Tenant(_) | Grant::Queue(_) => unsigned_jwt(id, until),
+            Grant::Tenant(_) | Grant::Queue(_) => {
+                let name = if self.numbers_tokens {
+                    json!(id)
+                } else {
+                    json!(uuid_of(self.seed, id))
+                };
+                unsigned_jwt(&name, now.time, until)
+            }
         };
         let from = match &grant {
             Grant::Registration(_) => after(now.time, self.durations.registration_unknown),
@@ -390,11 +396,27 @@ fn scope_key(scope: &ConfigScope) -> String {
     key.to_ascii_lowercase()
 }
 
-fn unsigned_jwt(id: i64, expires: Timestamp) -> String {
+fn uuid_of(seed: u64, id: i64) -> String {
+    format!(
+        "{:08x}-{:04x}-4000-8000-{id:012x}",
+        seed & 0xffff_ffff,
+        (seed >> 32) & 0xffff
+    )
+}
+
+/// Claims are of the types that RFC 7519 gives them: clients refuse a token with others.
+fn unsigned_jwt(name: &Value, issued: Timestamp, expires: Timestamp) -> String {
     use base64::Engine as _;
     let encode =
         |value: Value| base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(value.to_string());
     let header = encode(json!({"alg": "none", "typ": "JWT"}));
-    let claims = encode(json!({"exp": expires.as_second(), "jti": id}));
+    let claims = encode(json!({
+        "iss": "actions-service.simulated",
+        "aud": "runner-scale-sets",
+        "jti": name,
+        "iat": issued.as_second(),
+        "nbf": issued.as_second(),
+        "exp": expires.as_second(),
+    }));
     format!("{header}.{claims}.simulated")
 }

@@ -37,9 +37,17 @@ pub(super) fn call(name: &str) -> Result<&'static str, Refused> {
     })
 }
 
+/// The longest time that can be asked for: a year.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+
 fn seconds(seconds: f64) -> Result<Duration, Refused> {
-    Duration::try_from_secs_f64(seconds)
-        .map_err(|_| bad(format!("{seconds} is no number of seconds")))
+    let time = Duration::try_from_secs_f64(seconds).ok();
+    time.filter(|time| *time <= LONGEST).ok_or_else(|| {
+        let most = LONGEST.as_secs();
+        bad(format!(
+            "{seconds} is no number of seconds from 0 to {most}"
+        ))
+    })
 }
 
 /// Jobs to be queued.
