@@ -376,7 +376,16 @@ impl Client {
             .number("X-ScaleSetMaxCapacity", max_capacity)
             .poll();
         let sent = self.sender.send(&exchange, &mut Deadline::of_poll()).await;
-        let response = sent.map_err(queue_expired)?;
+        let response = match sent {
+            // a message that is too long, and stays the next one
+            Err(error) if error.kind == ErrorKind::Unreadable => {
+                return Ok(Polled::Unreadable {
+                    status: error.status.unwrap_or(200),
+                    problem: error.message,
+                });
+            }
+            sent => sent.map_err(queue_expired)?,
+        };
         Ok(match response.status().as_u16() {
             202 | 204 => Polled::None,
             status => match Polled::read(status, without_bom(response.body())) {

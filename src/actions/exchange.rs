@@ -14,13 +14,17 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::error::{Error, ErrorKind};
 use super::options::Observer;
 use super::retry;
-use super::transport::{Transport, TransportError, TransportErrorKind};
+use super::transport::{AnswerLimit, Transport, TransportError, TransportErrorKind};
 use crate::clock::Clock;
 
 /// How long a call may take, with all that belongs to it.
 const CALL: Duration = Duration::from_secs(60);
 /// How long a poll may take, which the service holds for about 50 s.
 const POLL: Duration = Duration::from_secs(90);
+
+/// How long a message of the queue may be. It tells of many jobs, about a kilobyte each; all other
+/// answers tell of one thing.
+const MESSAGE_LIMIT: AnswerLimit = AnswerLimit(8 << 20);
 
 /// Until when a call has to be over: all its tries, the waits between them, and the new token
 /// that it may need. While it waits for its turn the deadline moves on.
@@ -161,6 +165,9 @@ impl Exchange {
             let message = "the service named a URL that cannot be used";
             Error::new(ErrorKind::Unreadable, self.call, message)
         })?;
+        if self.kind == Kind::Poll {
+            request.extensions_mut().insert(MESSAGE_LIMIT);
+        }
         let headers = request.headers_mut();
         *headers = self.headers.clone();
         headers.insert(AUTHORIZATION, authorization);
@@ -319,6 +326,9 @@ impl Failure {
             }
             TransportErrorKind::ProxyRefused => {
                 Self::of(Error::new(ErrorKind::ProxyRefused, call, error.message))
+            }
+            TransportErrorKind::Unacceptable => {
+                Self::of(Error::new(ErrorKind::Unreadable, call, error.message))
             }
             TransportErrorKind::Connect | TransportErrorKind::Broken => Self {
                 error: unavailable(call, error.message),

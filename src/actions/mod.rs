@@ -41,7 +41,7 @@ pub(crate) use proxy::percent_decode;
 pub use proxy::{Proxies, ProxyError, ProxyServer};
 pub use session::{JobDetails, JobMessage, Message, Polled, Session, Statistics};
 pub use transport::{
-    ReqwestTransport, ReqwestTransports, Transport, TransportError, TransportErrorKind,
-    TransportOptions, Transports,
+    AnswerLimit, ReqwestTransport, ReqwestTransports, Transport, TransportError,
+    TransportErrorKind, TransportOptions, Transports,
 };
 pub use vault::{KeyVault, VaultError};

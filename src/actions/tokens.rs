@@ -273,8 +273,11 @@ impl Tokens {
                 Err(error) => error,
             };
             failures += 1;
-            let wait = retry::back_off(failures, &self.url.to_string());
-            let worth_it = error.kind == ErrorKind::Unauthorized && failures <= retry::RETRIES;
+            let asked = error.retry_after.unwrap_or_default();
+            let wait = retry::back_off(failures, &self.url.to_string()).max(asked);
+            let worth_it = error.kind == ErrorKind::Unauthorized
+                && failures <= retry::RETRIES
+                && asked <= retry::LONGEST_WAIT;
             if !worth_it || !deadline.allows(wait) {
                 return Err(error);
             }

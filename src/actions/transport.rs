@@ -5,18 +5,35 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use http::header::CONTENT_ENCODING;
 
 use super::proxy::Proxies;
 use super::trouble::{self, chain};
 use crate::keep_alive::KeepAlive;
 
+/// How many bytes of an answer to a success are read at most. Goes into the extensions of a
+/// request; without it the default holds.
+///
+/// Who answers is chosen by whoever writes a config URL, and must not have our memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AnswerLimit(pub usize);
+
+/// How many bytes of a refusal are read; what is longer is cut, since only a line of it is told.
+const REFUSAL_LIMIT: usize = 64 << 10;
+
+impl Default for AnswerLimit {
+    fn default() -> Self {
+        Self(1 << 20)
+    }
+}
+
 /// Sends requests.
 pub trait Transport: Send + Sync {
-    /// Sends the request, whose URI is absolute, and reads the whole answer. Redirects are
-    /// not followed. Dropping the future gives the request up.
+    /// Sends the request, whose URI is absolute, and reads the answer up to its
+    /// [`AnswerLimit`]. Redirects are not followed. Dropping the future gives the request up.
     fn send(
         &self,
         request: http::Request<Bytes>,
@@ -65,6 +82,9 @@ pub enum TransportErrorKind {
     Connect,
     /// The connection broke: the request may have taken effect.
     Broken,
+    /// The answer is longer than the limit, or packed. The request may have taken effect, and
+    /// trying again does not help.
+    Unacceptable,
 }
 
 impl TransportError {
@@ -154,6 +174,7 @@ impl Transport for ReqwestTransport {
     ) -> BoxFuture<'static, Result<http::Response<Bytes>, TransportError>> {
         let client = self.client.clone();
         let proxies = Arc::clone(&self.proxies);
+        let limit = request.extensions().get().copied().unwrap_or_default();
         async move {
             let options = |error: reqwest::Error| {
                 TransportError::new(TransportErrorKind::Options, chain(&error.without_url()))
@@ -170,14 +191,61 @@ impl Transport for ReqwestTransport {
             let mut response = http::Response::new(Bytes::new());
             *response.status_mut() = answer.status();
             *response.headers_mut() = answer.headers().clone();
-            *response.body_mut() = answer.bytes().await.map_err(|error| {
-                let text = chain(&error.without_url());
-                TransportError::new(TransportErrorKind::Broken, text)
-            })?;
+            *response.body_mut() = read_body(answer, limit).await?;
             Ok(response)
         }
         .boxed()
     }
+}
+
+/// Reads the body up to the limit. Should reqwest ever be built to unpack what is packed, it is
+/// the unpacked bytes that are counted.
+async fn read_body(
+    mut answer: reqwest::Response,
+    AnswerLimit(limit): AnswerLimit,
+) -> Result<Bytes, TransportError> {
+    let success = answer.status().is_success();
+    let limit = if success { limit } else { REFUSAL_LIMIT };
+    let too_long = || {
+        let message = format!("the answer is longer than {limit} bytes, which is the limit");
+        TransportError::new(TransportErrorKind::Unacceptable, message)
+    };
+    if success {
+        if let Some(packed) = packed(answer.headers()) {
+            let message = format!("the answer is packed ({packed}), which was not asked for");
+            let kind = TransportErrorKind::Unacceptable;
+            return Err(TransportError::new(kind, message));
+        }
+        let announced = answer.content_length().unwrap_or(0);
+        if usize::try_from(announced).map_or(true, |length| length > limit) {
+            return Err(too_long());
+        }
+    }
+    let mut body = BytesMut::new();
+    loop {
+        let chunk = answer.chunk().await.map_err(|error| {
+            let text = chain(&error.without_url());
+            TransportError::new(TransportErrorKind::Broken, text)
+        })?;
+        let Some(chunk) = chunk else { break };
+        let room = limit - body.len();
+        if chunk.len() > room && success {
+            return Err(too_long());
+        }
+        body.extend_from_slice(&chunk[..chunk.len().min(room)]);
+        if body.len() == limit && !success {
+            break;
+        }
+    }
+    Ok(body.freeze())
+}
+
+/// How the body is packed, if it is.
+fn packed(headers: &http::HeaderMap) -> Option<String> {
+    let value = headers.get(CONTENT_ENCODING)?;
+    let value = value.to_str().unwrap_or("in an unknown way").trim();
+    let plain = value.is_empty() || value.eq_ignore_ascii_case("identity");
+    (!plain).then(|| value.chars().take(40).collect())
 }
 
 /// Makes [`ReqwestTransport`]s.

@@ -4,9 +4,10 @@
 //! since a person who mends one at a time needs as many rounds as there are problems.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
+use std::{fmt, io};
 
 use k8s_openapi::api::core::v1::{Container, PodTemplateSpec};
+use serde::Serialize;
 use url::Url;
 
 use super::common::{
@@ -22,6 +23,13 @@ use super::{AutoscalingRunnerSet, ConfigUrl};
 pub const MAX_SCALE_SET_NAME: usize = 45;
 /// Longest name or label that jobs use in `runs-on`.
 const MAX_RUNS_ON: usize = 256;
+
+/// Most labels of a scale set beside its name.
+const MAX_LABELS: usize = 1_000;
+/// Longest pod template, as JSON. Each runner carries it, in the API server and in our memory.
+const MAX_TEMPLATE: usize = 256 << 10;
+/// Longest text about all problems together; a condition takes 32 768 characters.
+const MAX_TEXT: usize = 4_096;
 
 /// One field that does not make sense.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -55,12 +63,21 @@ impl ValidationErrors {
     }
 }
 
-/// The problems in one line, apart by semicolons.
+/// The problems in one line, apart by semicolons, as many as make a text of bearable length.
 impl fmt::Display for ValidationErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut left = MAX_TEXT;
         for (index, problem) in self.problems.iter().enumerate() {
             let separator = if index == 0 { "" } else { "; " };
-            write!(f, "{separator}{problem}")?;
+            let text = format!("{separator}{problem}");
+            match text.char_indices().nth(left) {
+                None => f.write_str(&text)?,
+                Some((end, _)) => {
+                    let more = self.problems.len() - index - 1;
+                    return write!(f, "{}… and {more} more problems", &text[..end]);
+                }
+            }
+            left -= text.chars().count();
         }
         Ok(())
     }
@@ -124,8 +141,13 @@ impl Check {
         if !spec.runner_scale_set_name.is_empty() {
             self.runs_on("spec.runnerScaleSetName", &spec.runner_scale_set_name);
         }
+        let labels = &spec.runner_scale_set_labels;
+        if labels.len() > MAX_LABELS {
+            let message = format!("has {} labels; use at most {MAX_LABELS}", labels.len());
+            self.problem("spec.runnerScaleSetLabels", message);
+        }
         // a label that is there twice is registered once
-        for (index, label) in spec.runner_scale_set_labels.iter().enumerate() {
+        for (index, label) in labels.iter().take(MAX_LABELS).enumerate() {
             let path = format!("spec.runnerScaleSetLabels[{index}]");
             if label.is_empty() {
                 self.problem(path, "is empty; give the label a name or remove it");
@@ -288,6 +310,14 @@ impl Check {
 
     /// What holds for any pod template.
     fn template(&mut self, path: &str, template: &PodTemplateSpec) {
+        if is_longer_than(MAX_TEMPLATE, template) {
+            let message = format!(
+                "is longer than {} KiB; move what is long in it into a ConfigMap, a Secret or the \
+                 image",
+                MAX_TEMPLATE >> 10
+            );
+            self.problem(path, message);
+        }
         if let Some(metadata) = &template.metadata {
             let path = format!("{path}.metadata");
             self.labels(&path, metadata.labels.iter().flatten());
@@ -412,6 +442,24 @@ impl Check {
 fn is_http_url(text: &str) -> bool {
     Url::parse(text)
         .is_ok_and(|url| matches!(url.scheme(), "http" | "https") && url.host_str().is_some())
+}
+
+/// Whether it takes more bytes as JSON.
+fn is_longer_than(limit: usize, value: &impl Serialize) -> bool {
+    struct Room(usize);
+    impl io::Write for Room {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 = self
+                .0
+                .checked_sub(bytes.len())
+                .ok_or(io::ErrorKind::StorageFull)?;
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    serde_json::to_writer(Room(limit), value).is_err()
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ mod vocabulary;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use self::hand::{Hand, Pending, Tried, happened, records_of};
+use self::hand::{Hand, Pending, happened, records_of};
 use self::vocabulary::part_name;
 pub(super) use self::vocabulary::{Note, Outcome, Record, Recording, Step, Stop, Task};
 use super::failure::{Failure, FailureKind};
@@ -242,8 +242,10 @@ impl Session {
             self.put_off_rest(now);
             return self.acknowledgement();
         }
-        hand.tried = Tried::default();
-        let wait = self.back_off(None);
+        let asked = std::mem::take(&mut hand.tried).asked;
+        // the target does not wait for what is asked of others
+        let asked = asked.filter(|_| self.due.is_none());
+        let wait = self.back_off(asked.map(|asked| asked.min(PATIENCE)));
         Task::Wait(self.bounded(now, wait))
     }
 
@@ -463,6 +465,7 @@ impl Session {
                 }
                 if let Some(hand) = &mut self.hand {
                     hand.tried.acquire = true;
+                    hand.tried.asked = hand.tried.asked.max(failure.retry_after);
                 }
                 self.part_failed("acquire_jobs", failure);
             }
@@ -489,6 +492,7 @@ impl Session {
                 &mut self.put_off
             }
         };
+        let mut asked = None;
         for (mut pending, result) in std::mem::take(records).into_iter().zip(results) {
             let recorded = matches!(result, Ok(Recording::New | Recording::Already));
             if recorded && matches!(pending.record, Record::Completed(_)) {
@@ -500,6 +504,7 @@ impl Session {
                 Ok(Recording::Skipped(reason)) => Some(reason),
                 Err(failure) if failure.kind == FailureKind::Invalid => Some(failure.message),
                 Err(failure) => {
+                    asked = asked.max(failure.retry_after);
                     self.notes.push(Note::Failed("record", failure));
                     pending.tried = true;
                     records.push(pending);
@@ -511,6 +516,9 @@ impl Session {
                     .push(Note::NotRecorded(pending.record.clone(), reason));
             }
             self.notes.push(happened(pending.record));
+        }
+        if let Some(hand) = &mut self.hand {
+            hand.tried.asked = hand.tried.asked.max(asked);
         }
         self.tell_of_finished();
     }

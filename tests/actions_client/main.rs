@@ -2,6 +2,7 @@
 //! time: every call, every refusal, and how it holds on when the service does not. What needs
 //! a network has a real one, on loopback.
 
+mod bounds;
 mod embedded;
 mod jobs;
 mod key_files;

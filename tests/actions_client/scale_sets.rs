@@ -38,7 +38,9 @@ async fn a_scale_set_is_found_created_changed_and_deleted() {
 
 #[tokio::test(start_paused = true)]
 async fn what_does_not_exist_is_told_apart() {
-    let World { client, .. } = world();
+    let World {
+        client, service, ..
+    } = world();
     let group = client.get_runner_group("nope").await.unwrap_err();
     assert_eq!(group.kind, ErrorKind::GroupNotFound);
     assert!(group.message.contains("\"nope\""), "{group}");
@@ -52,6 +54,10 @@ async fn what_does_not_exist_is_told_apart() {
         .await
         .unwrap_err();
     assert_eq!(jit.kind, ErrorKind::ScaleSetNotFound);
+    // a service may say so, or take it for done
+    assert_eq!(client.remove_runner(NOBODY).await, Ok(()));
+    let gone = Fault::refuse(404, "AgentNotFoundException");
+    service.faults().next("remove_runner", gone);
     let removal = client.remove_runner(NOBODY).await.unwrap_err();
     assert_eq!(removal.kind, ErrorKind::RunnerNotFound);
     assert_eq!(client.get_runner(NOBODY).await, Ok(None));
@@ -86,10 +92,14 @@ async fn a_name_is_registered_once_and_can_be_looked_up_and_freed() {
 #[tokio::test(start_paused = true)]
 async fn an_error_names_the_refusal_and_the_ids_to_ask_about() {
     let World { client, .. } = world();
-    let text = client.remove_runner(NOBODY).await.unwrap_err().to_string();
-    assert!(text.starts_with("remove_runner failed: 404 "), "{text}");
+    let jit = client.generate_jit_config(NOBODY, "a", "").await;
+    let text = jit.unwrap_err().to_string();
+    assert!(
+        text.starts_with("generate_jit_config failed: 404 "),
+        "{text}"
+    );
     for part in [
-        "AgentNotFoundException",
+        "RunnerScaleSetNotFoundException",
         "987654",
         "ActivityId",
         "X-GitHub-Request-Id",

@@ -221,3 +221,59 @@ async fn a_clock_ahead_of_the_services_does_not_make_each_call_get_a_token() {
     }
     assert_eq!(world.requests.of("register"), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_refresh_is_shared_whatever_it_failed_with_and_at_which_step() {
+    let outcomes: [fn() -> Outcome; 4] = [
+        || Outcome::Refuse(Refusal::new(403, "", "no")),
+        || Outcome::Refuse(Refusal::new(400, "Odd", "no")),
+        || Outcome::Replace(201, Bytes::from_static(b"no JSON")),
+        || Outcome::Refuse(Refusal::new(429, "", "later").header("retry-after", "45")),
+    ];
+    for (step, tries) in [("create_registration_token", 1), ("register", 5)] {
+        for outcome in outcomes {
+            let world = world();
+            let delay = Duration::from_secs(1);
+            let outcome = outcome();
+            // this one is tried again, since the service may not know the token yet
+            let unknown = matches!(&outcome, Outcome::Refuse(refusal) if refusal.status == 403);
+            let expected = if unknown { tries } else { 1 };
+            world
+                .service
+                .faults()
+                .always(step, Fault { delay, outcome });
+            // some begin while the refresh is under way
+            let calls = (0..20).map(|number| {
+                let client = &world.client;
+                async move {
+                    sleep(Duration::from_millis(40 * number)).await;
+                    client.get_scale_set(1).await
+                }
+            });
+            let errors = join_all(calls).await;
+            let first = errors[0].clone().unwrap_err();
+            for error in errors {
+                let error = error.unwrap_err();
+                assert_eq!((error.kind, &error.message), (first.kind, &first.message));
+            }
+            assert_eq!(world.requests.of(step), expected, "{step}: {first}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_registration_refused_at_first_is_retried_when_the_service_says() {
+    let refused = |wait: &str| Refusal::new(403, "NotYet", "later").header("retry-after", wait);
+    let world = world();
+    world.service.faults().next("register", refused("17"));
+    let begun = Instant::now();
+    world.client.get_scale_set(1).await.unwrap();
+    assert_eq!(begun.elapsed(), Duration::from_secs(17));
+
+    // who would have to wait for longer than a call may take is told so
+    world.service.expire_tenant_tokens();
+    world.service.faults().next("register", refused("120"));
+    let error = world.client.get_scale_set(1).await.unwrap_err();
+    assert_eq!(error.retry_after, Some(Duration::from_secs(120)));
+    assert_eq!(begun.elapsed(), Duration::from_secs(17));
+}

@@ -290,3 +290,28 @@ async fn a_secondary_limit_is_no_refusal_of_the_credentials() {
         }
     }
 }
+
+/// Between two tries, whichever call it is.
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_is_asked_for_between_tries_is_kept_by_every_call() {
+    for call in [
+        "create_registration_token",
+        "register",
+        "get_runner_group",
+        "create_scale_set",
+        "open_session",
+    ] {
+        for status in [429, 503] {
+            let world = world();
+            for wait in ["13", "21"] {
+                let busy = Refusal::new(status, "", "slow down").header("retry-after", wait);
+                world.service.faults().next(call, busy);
+            }
+            let begun = Instant::now();
+            world.client.get_runner_group("default").await.unwrap();
+            let set = world.scale_set("ci").await;
+            world.client.open_session(set, "listener-0").await.unwrap();
+            assert_eq!(begun.elapsed(), Duration::from_secs(34), "{call} {status}");
+        }
+    }
+}

@@ -17,7 +17,8 @@ use impresario::actions::{Observer, TransportError};
 pub use impresario::api::{ConfigUrl, Credentials};
 pub use impresario::clock::Clock;
 pub use impresario::simulation::actions_service::{
-    ActionsService, CallInfo, Fault, Interceptor, JobSpec, JobState, Options, Outcome, Refusal,
+    ActionsService, CallInfo, Fault, Interceptor, JobSpec, JobState, Mangling, Options, Outcome,
+    Refusal,
 };
 pub use secrecy::ExposeSecret;
 pub use tokio::time::{Instant, sleep};

@@ -84,9 +84,9 @@ impl Http {
                     return Attempt::Refused(error.message);
                 }
                 Attempt::Failed {
+                    again: error.kind != TransportErrorKind::Unacceptable,
                     problem: error.message,
                     retry_after: None,
-                    again: true,
                 }
             }
             Ok(Ok(response)) => {

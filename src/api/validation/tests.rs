@@ -333,3 +333,43 @@ fn a_password_in_a_proxy_url_is_not_shown() {
     assert_eq!(found.len(), 1);
     assert!(!found[0].contains("hunter2"), "{found:?}");
 }
+
+#[test]
+fn more_than_anybody_needs_is_refused_by_name() {
+    let labels = |count: usize| -> Value { (0..count).map(|n| format!("label-{n}")).collect() };
+    assert_eq!(
+        problems("/spec/runnerScaleSetLabels", labels(1_000)),
+        [] as [String; 0]
+    );
+    let told = problems("/spec/runnerScaleSetLabels", labels(100_000));
+    assert_eq!(
+        told,
+        ["spec.runnerScaleSetLabels: has 100000 labels; use at most 1000"]
+    );
+    let template = |length: usize| {
+        json!({"spec": {"containers": [{"name": "runner", "image": "r:1",
+            "env": [{"name": "LONG", "value": "x".repeat(length)}]}]}})
+    };
+    for field in ["template", "listenerTemplate"] {
+        let pointer = format!("/spec/{field}");
+        assert_eq!(problems(&pointer, template(255 << 10)), [] as [String; 0]);
+        let told = problems(&pointer, template(1 << 20));
+        assert_eq!(told.len(), 1, "{told:?}");
+        let expected = format!("spec.{field}: is longer than 256 KiB");
+        assert!(told[0].starts_with(&expected), "{told:?}");
+    }
+}
+
+#[test]
+fn problems_without_number_make_a_text_of_bearable_length() {
+    let mut object = scale_set();
+    object["spec"]["runnerScaleSetLabels"] = (0..900)
+        .map(|n| format!(" {}", "\u{e4}".repeat(n)))
+        .collect();
+    let scale_set: AutoscalingRunnerSet = serde_json::from_value(object).unwrap();
+    let errors = scale_set.validate().unwrap_err();
+    let text = errors.to_string();
+    assert!(text.chars().count() < 4_200, "{}", text.len());
+    assert!(text.starts_with("spec.runnerScaleSetLabels[0]: "), "{text}");
+    assert!(text.ends_with(" more problems"), "{text}");
+}

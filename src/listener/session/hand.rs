@@ -22,6 +22,8 @@ pub(super) struct Tried {
     pub(super) acquire: bool,
     pub(super) record: bool,
     pub(super) publish: bool,
+    /// The longest wait that the other side has asked for when it refused one of these.
+    pub(super) asked: Option<Duration>,
 }
 
 #[derive(Clone, Debug)]
@@ -45,6 +47,7 @@ impl Hand {
                 acquire: false,
                 record: false,
                 publish: false,
+                asked: None,
             },
         }
     }

@@ -651,6 +651,49 @@ fn errors_of_polls_back_off_up_to_half_a_minute_and_longer_when_asked() {
 }
 
 #[test]
+fn what_is_left_of_a_message_waits_as_long_as_it_was_asked_to() {
+    let limited = |seconds| Failure {
+        retry_after: Some(Duration::from_secs(seconds)),
+        ..failure(FailureKind::Unavailable)
+    };
+    for (asked, waits) in [(9, 9), (4_000, 60)] {
+        let mut session = polling();
+        session.step(T0, message(41, vec![JobMessage::Available(job(7))]));
+        session.step(T0, Outcome::Acquired(Err(limited(asked))));
+        let task = session.step(T0, Outcome::Published(Ok(()))).task;
+        assert_eq!(task, Task::Wait(Duration::from_secs(waits)));
+    }
+    let mut session = polling();
+    session.step(T0, message(41, vec![JobMessage::Started(job(7))]));
+    session.step(T0, Outcome::Recorded(vec![Err(limited(11))]));
+    let task = session.step(T0, Outcome::Published(Ok(()))).task;
+    assert_eq!(task, Task::Wait(Duration::from_secs(11)));
+    // and once more it was not asked for anything
+    session.step(T0, Outcome::Waited);
+    let down = failure(FailureKind::Unavailable);
+    let Task::Wait(wait) = session.step(T0, Outcome::Recorded(vec![Err(down)])).task else {
+        panic!("it does not wait")
+    };
+    assert!(wait <= Duration::from_secs(4), "{wait:?}");
+}
+
+#[test]
+fn the_target_does_not_wait_for_what_was_asked_of_others() {
+    let mut session = polling();
+    session.step(T0, message(41, vec![JobMessage::Available(job(7))]));
+    let limited = Failure {
+        retry_after: Some(Duration::from_secs(50)),
+        ..failure(FailureKind::Unavailable)
+    };
+    session.step(T0, Outcome::Acquired(Err(limited)));
+    let down = Outcome::Published(Err(failure(FailureKind::Unavailable)));
+    let Task::Wait(wait) = session.step(T0, down).task else {
+        panic!("it does not wait")
+    };
+    assert!(wait <= Duration::from_secs(1), "{wait:?}");
+}
+
+#[test]
 fn only_an_unusable_configuration_ends_the_program() {
     let mut session = Session::new(1, 10, 0);
     session.start(T0);
