@@ -7,8 +7,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use k8s_openapi::jiff::SignedDuration;
 pub use k8s_openapi::jiff::Timestamp;
-use k8s_openapi::jiff::{SignedDuration, ToSpan};
 
 /// Says what time it is. Clones tell the same time.
 #[derive(Clone, Debug)]
@@ -76,5 +76,6 @@ impl Clock {
 /// `time` moved by so many seconds, at the end of time if it would pass it.
 #[must_use]
 pub fn after(time: Timestamp, seconds: i64) -> Timestamp {
-    time.saturating_add(seconds.seconds()).unwrap_or(time)
+    time.saturating_add(SignedDuration::from_secs(seconds))
+        .unwrap_or(time)
 }

@@ -13,7 +13,7 @@ use clap::Parser;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{duration, telemetry};
+use super::{number, telemetry};
 use crate::clock::Clock;
 use crate::simulation::actions_service::{ADMIN, ActionsService, App, Durations, Options};
 
@@ -41,12 +41,16 @@ Example, with the service in one terminal and all else in another:
   # all tokens of tenants expire
   curl -d '{\"mishap\": \"expire-tenant-tokens\"}' http://127.0.0.1:9000/_impresario/mishaps";
 
+const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_secs(3600);
+const YEAR: Duration = Duration::from_secs(8760 * 3600);
+
 /// Flags of the service.
 #[derive(Clone, Debug, Parser)]
 #[command(after_long_help = EXAMPLE)]
 pub struct Args {
-    /// Port to serve on; 0 takes a free one. The first line printed tells which.
-    #[arg(long, default_value_t = 0, value_name = "PORT")]
+    /// Port to serve on, from 0 to 65535; 0 takes a free one. The first line printed tells which.
+    #[arg(long, default_value = "0", value_parser = number::whole(0, u16::MAX), value_name = "PORT")]
     port: u16,
 
     /// Address to serve on. Whoever reaches it may do everything: it is for tests.
@@ -63,8 +67,8 @@ pub struct Args {
     #[arg(long, value_name = "ID", requires = "app_installation_id")]
     app_id: Option<String>,
 
-    /// Id of that App's installation.
-    #[arg(long, value_name = "ID", requires = "app_id")]
+    /// Id of that App's installation: from 1 to 9223372036854775807.
+    #[arg(long, value_parser = number::whole(1, i64::MAX), value_name = "N", requires = "app_id")]
     app_installation_id: Option<i64>,
 
     /// File with the public half of that App's key, in PEM form, by which its signatures are
@@ -82,12 +86,12 @@ pub struct Args {
     #[arg(long)]
     run_jobs: bool,
 
-    /// How long a poll of a message queue is held.
-    #[arg(long, default_value = "50s", value_parser = duration::parse, value_name = "DURATION")]
+    /// How long a poll of a message queue is held, from 0s to 1h.
+    #[arg(long, default_value = "50s", value_parser = number::time(Duration::ZERO, HOUR), value_name = "DURATION")]
     poll: Duration,
 
-    /// How long the tokens of tenants and queues are valid.
-    #[arg(long, default_value = "1h", value_parser = duration::parse, value_name = "DURATION")]
+    /// How long the tokens of tenants and queues are valid, from 1s to 8760h.
+    #[arg(long, default_value = "1h", value_parser = number::time(SECOND, YEAR), value_name = "DURATION")]
     token_lifetime: Duration,
 
     /// How much is logged, to standard error: with info, each call and what comes of it.

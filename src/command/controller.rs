@@ -12,7 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::LocalSet;
 
 use super::leadership::run_while_leading;
-use super::{duration, telemetry};
+use super::{number, telemetry};
 use crate::actions::{Clients, ClientsOptions, Proxies, ReqwestTransports, UserAgent};
 use crate::actors::{
     ActionsIo, CallMetrics, ControllerOptions, Fenced, KubeSources, UnregistrarTask, Workers,
@@ -24,6 +24,11 @@ use crate::kube_io::{Candidate, Fence, KubeIo, Limiter, connect};
 use crate::metrics::Metrics;
 use crate::metrics::http::{Endpoint, parse_address};
 use crate::resources::ControllerSettings;
+
+/// More of anything than this is a slip of the finger.
+const MANY: u32 = 1_000_000;
+const DAY: Duration = Duration::from_secs(24 * 3600);
+const WEEK: Duration = Duration::from_secs(168 * 3600);
 
 /// Flags of the controller. Those that ARC's charts pass are all here.
 #[derive(Clone, Debug, Parser)]
@@ -59,8 +64,9 @@ pub struct Args {
     #[arg(long, value_name = "STRATEGY")]
     update_strategy: Option<String>,
 
-    /// Threads for scale sets; 0 means one less than there are cores. ARC's name for it is kept.
-    #[arg(long, default_value_t = 0, value_name = "N")]
+    /// Threads for scale sets, from 1 to 1000000, of which at most 8 are used; 0 means one less than
+    /// there are cores. ARC's name for it is kept.
+    #[arg(long, default_value = "0", value_parser = number::whole(0, MANY as usize), value_name = "N")]
     runner_max_concurrent_reconciles: usize,
 
     /// Address on which listeners serve metrics, HOST:PORT or :PORT; 0 or empty turns them off.
@@ -84,20 +90,22 @@ pub struct Args {
     #[arg(long, default_value = "", value_name = "ADDRESS")]
     pprof_addr: String,
 
-    /// Most requests a second to the API server, on average; 0 means no limit of ours.
+    /// Most requests a second to the API server, on average, from 0.001 to 1000000; 0 means no limit
+    /// of ours.
     #[arg(long, default_value = "0", value_parser = parse_rate, value_name = "N")]
     k8s_client_rate_limiter_qps: f64,
 
-    /// Most requests at once, with a limit.
-    #[arg(long, default_value_t = 30, value_name = "N")]
+    /// Most requests at once, with a limit: from 0 to 1000000, and 0 is as 1.
+    #[arg(long, default_value = "30", value_parser = number::whole(0, MANY), value_name = "N")]
     k8s_client_rate_limiter_burst: u32,
 
     /// Accepted for ARC's charts and ignored: there is no work queue.
     #[arg(long, value_name = "LIMITER")]
     workqueue_rate_limiter: Option<String>,
 
-    /// How often sources that cannot be watched (Secrets, ConfigMaps) are read again.
-    #[arg(long, default_value = "1m", value_parser = duration::parse, value_name = "DURATION")]
+    /// How often sources that cannot be watched (Secrets, ConfigMaps) are read again, from 0s to 24h;
+    /// below 1s is as 1s.
+    #[arg(long, default_value = "1m", value_parser = number::time(Duration::ZERO, DAY), value_name = "DURATION")]
     sync_period: Duration,
 
     /// Labels of a scale set with this prefix are not passed down; can be given several times.
@@ -109,8 +117,8 @@ pub struct Args {
     auto_scaler_image_pull_secrets: Vec<String>,
 
     /// Remove a listener's or runner's pod with grace 0 when it hangs in deletion on a lost node
-    /// for this long; without it, such a pod is reported and left.
-    #[arg(long, value_parser = duration::parse, value_name = "DURATION")]
+    /// for this long, from 0s to 168h; without it, such a pod is reported and left.
+    #[arg(long, value_parser = number::time(Duration::ZERO, WEEK), value_name = "DURATION")]
     force_delete_lost_pods_after: Option<Duration>,
 
     /// What listenerTemplate of a scale set may contain: compatible (everything, as with ARC) or
@@ -152,9 +160,10 @@ fn parse_namespace(text: &str) -> Result<String, String> {
 fn parse_rate(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         // one request in a quarter of an hour is as good as none
-        Ok(rate) if rate == 0.0 || (rate.is_finite() && rate >= 0.001) => Ok(rate),
+        Ok(rate) if rate == 0.0 || (0.001..=f64::from(MANY)).contains(&rate) => Ok(rate),
         _ => Err(format!(
-            "\"{text}\" is no rate; give a number of requests a second, or 0 for no limit"
+            "\"{text}\" is no rate; give a number of requests a second, from 0.001 to {MANY}, or 0 for \
+             no limit"
         )),
     }
 }

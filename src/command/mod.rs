@@ -11,6 +11,7 @@ pub mod demo;
 pub mod duration;
 mod leadership;
 pub mod listener;
+mod number;
 pub mod telemetry;
 
 use std::ffi::OsString;
@@ -116,6 +117,123 @@ mod tests {
         };
         assert_eq!(exit_code(&anyhow::Error::from(gone)), 44);
         assert_eq!(exit_code(&anyhow::anyhow!("another problem")), 1);
+    }
+
+    /// What stands for a number or a time where a flag takes one.
+    const NUMBERS: [&str; 5] = ["N", "PORT", "DURATION", "A..B", "burst|N"];
+    /// No number, none that makes sense, or too much of one.
+    const ODD: [&str; 22] = [
+        "",
+        " ",
+        "x",
+        "-1",
+        "-1s",
+        "+",
+        "0.5.5",
+        "5/s/s",
+        "1s..",
+        "..1s",
+        "1h..2s",
+        "1e-300",
+        "1e-20",
+        "1e300",
+        "1e300s",
+        "NaN",
+        "inf",
+        "-inf",
+        "0x10",
+        "18446744073709551615",
+        "18446744073709551616",
+        "99999999999999999999999h",
+    ];
+
+    /// A range, as a help or a refusal names it: both ends.
+    fn range_in(text: &str) -> Option<(String, String)> {
+        let words: Vec<&str> = text
+            .split([' ', '\n'])
+            .map(|word| word.trim_end_matches(['.', ',', ';', ':']))
+            .collect();
+        let number = |word: &str| word.starts_with(|c: char| c.is_ascii_digit());
+        let mut triples = words.windows(3);
+        let found =
+            triples.find(|triple| triple[1] == "to" && number(triple[0]) && number(triple[2]))?;
+        Some((found[0].to_owned(), found[2].to_owned()))
+    }
+
+    #[test]
+    fn every_number_has_a_range_that_its_help_names_and_its_refusal_says() {
+        use clap::CommandFactory;
+
+        let mut flags = Vec::new();
+        for command in Cli::command().get_subcommands() {
+            for arg in command.get_arguments() {
+                let kinds = arg.get_value_names().unwrap_or_default();
+                if !kinds.iter().any(|kind| NUMBERS.contains(&kind.as_str())) {
+                    continue;
+                }
+                let flag = format!("--{}", arg.get_long().unwrap());
+                let name = format!("{} {flag}", command.get_name());
+                let help = arg.get_long_help().or(arg.get_help()).unwrap().to_string();
+                let range = range_in(&help);
+                assert!(range.is_some(), "the help of {name} names no range: {help}");
+                for odd in ODD {
+                    let line = ["impresario", command.get_name(), &format!("{flag}={odd}")];
+                    let Err(error) = Cli::try_parse_from(line) else {
+                        continue;
+                    };
+                    let refusal = error.to_string();
+                    // an App's installation is nothing without the App
+                    if refusal.contains("required arguments") {
+                        continue;
+                    }
+                    assert!(refusal.contains(&flag), "{name}={odd}: {refusal}");
+                    let (least, most) = range.clone().unwrap_or_default();
+                    assert!(refusal.contains(&most), "{name}={odd} to {most}: {refusal}");
+                    assert!(
+                        refusal.contains(&least),
+                        "{name}={odd} from {least}: {refusal}"
+                    );
+                }
+                flags.push(name);
+            }
+        }
+        // a new flag is to be told apart from these
+        assert_eq!(
+            flags,
+            [
+                "controller --runner-max-concurrent-reconciles",
+                "controller --k8s-client-rate-limiter-qps",
+                "controller --k8s-client-rate-limiter-burst",
+                "controller --sync-period",
+                "controller --force-delete-lost-pods-after",
+                "demo --jobs",
+                "demo --job-duration",
+                "demo --arrival",
+                "demo --port",
+                "demo --seed",
+                "demo --timeout",
+                "actions-service --port",
+                "actions-service --app-installation-id",
+                "actions-service --poll",
+                "actions-service --token-lifetime",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_once_panicked_is_refused() {
+        for flag in [
+            "--arrival=1e-300",
+            "--arrival=1e-20",
+            "--jobs=18446744073709551615",
+            "--arrival=5/s/s",
+            "--timeout=99999999999h",
+        ] {
+            assert!(
+                Cli::try_parse_from(["impresario", "demo", flag]).is_err(),
+                "{flag}"
+            );
+        }
     }
 
     #[test]

@@ -37,7 +37,7 @@ fn shown(time: Duration) -> String {
     let seconds = time.as_secs();
     let unit = [(3600, "h"), (60, "m"), (1, "s")]
         .into_iter()
-        .find(|(unit, _)| seconds % unit == 0);
+        .find(|(unit, _)| seconds.is_multiple_of(*unit));
     match unit {
         Some((unit, letter)) if seconds > 0 => format!("{}{letter}", seconds / unit),
         _ => format!("{seconds}s"),

@@ -1,5 +1,6 @@
 //! The jobs of a demonstration: how many, how long, and when they come.
 
+use std::ops::RangeInclusive;
 use std::rc::Rc;
 use std::str::FromStr;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use rand::{RngExt, SeedableRng};
 use tokio::time::sleep;
 
 use super::{Args, ScaleSet};
-use crate::command::duration;
+use crate::command::number;
 use crate::simulation::actions_service::JobSpec;
 use crate::simulation::cluster::Cluster;
 
@@ -20,17 +21,24 @@ pub struct DurationRange {
     longest: Duration,
 }
 
+/// The longest job there is: GitHub ends one after five days on runners of one's own.
+const LONGEST_JOB: Duration = Duration::from_secs(120 * 3600);
+/// The least and the most jobs in a second.
+const RATES: RangeInclusive<f64> = 0.001..=1_000.0;
+
 impl FromStr for DurationRange {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (shortest, longest) = text.split_once("..").unwrap_or((text, text));
+        let parse = number::time(Duration::ZERO, LONGEST_JOB);
         let range = Self {
-            shortest: duration::parse(shortest)?,
-            longest: duration::parse(longest)?,
+            shortest: parse(shortest)?,
+            longest: parse(longest)?,
         };
         if range.shortest > range.longest {
-            return Err(format!("\"{text}\" ends before it begins"));
+            let problem = "ends before it begins; give two durations from 0s to 120h";
+            return Err(format!("\"{text}\" {problem}"));
         }
         Ok(range)
     }
@@ -59,10 +67,12 @@ impl FromStr for Arrival {
         if text == "burst" {
             return Ok(Self::Burst);
         }
-        match text.trim_end_matches("/s").parse::<f64>() {
-            Ok(rate) if rate.is_finite() && rate > 0.0 => Ok(Self::PerSecond(rate)),
+        match text.strip_suffix("/s").unwrap_or(text).parse::<f64>() {
+            Ok(rate) if RATES.contains(&rate) => Ok(Self::PerSecond(rate)),
             _ => Err(format!(
-                "\"{text}\" is neither burst nor a number of jobs per second"
+                "\"{text}\" is neither burst nor a number of jobs per second from {} to {}",
+                RATES.start(),
+                RATES.end()
             )),
         }
     }
@@ -122,7 +132,9 @@ mod tests {
         assert_eq!("burst".parse(), Ok(Arrival::Burst));
         assert_eq!("2.5".parse(), Ok(Arrival::PerSecond(2.5)));
         assert_eq!("4/s".parse(), Ok(Arrival::PerSecond(4.0)));
-        for text in ["0", "-1", "often"] {
+        for text in [
+            "0", "-1", "often", "5/s/s", "/s", "1e-300", "1e-20", "0.0009", "1e9", "inf", "NaN",
+        ] {
             assert!(text.parse::<Arrival>().unwrap_err().contains(text));
         }
     }

@@ -28,7 +28,7 @@ use self::manifests::{Manifests, ScaleSet};
 use self::report::Report;
 use self::screen::{Plain, Screen, Terminal};
 use self::snapshot::Snapshot;
-use super::{duration, telemetry};
+use super::{number, telemetry};
 use crate::clock::Clock;
 use crate::simulation::cluster::{Cluster, ClusterOptions, RunningController};
 
@@ -42,6 +42,11 @@ const POLL: Duration = Duration::from_secs(5);
 /// How long the cluster may take to come to rest after the last job.
 const SETTLE: Duration = Duration::from_secs(60);
 
+/// More jobs than this are a slip of the finger.
+const MOST_JOBS: usize = 100_000;
+const SECOND: Duration = Duration::from_secs(1);
+const WEEK: Duration = Duration::from_secs(168 * 3600);
+
 /// Flags of the demonstration.
 #[derive(Clone, Debug, Parser)]
 pub struct Args {
@@ -50,20 +55,20 @@ pub struct Args {
     #[arg(short = 'f', long = "filename", value_name = "FILE", num_args = 1..)]
     files: Vec<PathBuf>,
 
-    /// How many jobs are queued, in turn for each scale set.
-    #[arg(long, default_value_t = 20, value_name = "N")]
+    /// How many jobs are queued, in turn for each scale set: from 0 to 100000.
+    #[arg(long, default_value = "20", value_parser = number::whole(0, MOST_JOBS), value_name = "N")]
     jobs: usize,
 
-    /// How long a job takes: one duration, or two with .. between, as 500ms..3s.
+    /// How long a job takes: one duration, or two with .. between, as 500ms..3s; each from 0s to 120h.
     #[arg(long, default_value = "1s..3s", value_name = "A..B")]
     job_duration: DurationRange,
 
-    /// How jobs arrive: `burst` for all at once, or a number of jobs per second.
+    /// How jobs arrive: `burst` for all at once, or a number of jobs per second, from 0.001 to 1000.
     #[arg(long, default_value = "burst", value_name = "burst|N")]
     arrival: Arrival,
 
-    /// Port of the API server on 127.0.0.1, for kubectl; 0 takes a free one.
-    #[arg(long, default_value_t = 0, value_name = "PORT")]
+    /// Port of the API server on 127.0.0.1, for kubectl, from 0 to 65535; 0 takes a free one.
+    #[arg(long, default_value = "0", value_parser = number::whole(0, u16::MAX), value_name = "PORT")]
     port: u16,
 
     /// End when all jobs are done and the cluster is at rest; the exit code says whether all
@@ -71,12 +76,12 @@ pub struct Args {
     #[arg(long)]
     exit_when_done: bool,
 
-    /// Source of all that is drawn at random.
-    #[arg(long, default_value_t = 1, value_name = "N")]
+    /// Source of all that is drawn at random: from 0 to 18446744073709551615.
+    #[arg(long, default_value = "1", value_parser = number::whole(0, u64::MAX), value_name = "N")]
     seed: u64,
 
-    /// With --exit-when-done, give up after this time.
-    #[arg(long, default_value = "10m", value_parser = duration::parse, value_name = "DURATION")]
+    /// With --exit-when-done, give up after this time, from 1s to 168h.
+    #[arg(long, default_value = "10m", value_parser = number::time(SECOND, WEEK), value_name = "DURATION")]
     timeout: Duration,
 
     /// How much is logged: error, warn, info, debug or trace. To standard error, unless there
