@@ -318,9 +318,10 @@ impl Handler<InitialList> for Controller {
         }
         // owners before what they own, so that each finds its actor
         lists.sort_by_key(|list| (list.kind, list.selector));
+        let listed = lists.iter().flat_map(|list| &list.objects);
+        self.world.router.first_lists.fill(listed);
         for object in lists.into_iter().flat_map(|list| list.objects) {
-            let sighting = Sighting::Observed(object.clone());
-            if let Some((key, sighting)) = self.world.router.deliver(sighting) {
+            if let Some((key, sighting)) = self.world.router.deliver_listed(object.clone()) {
                 self.pass_on(&key, sighting, ctx);
             }
             self.learn_claim(&object);

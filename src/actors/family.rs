@@ -231,6 +231,15 @@ impl RunnerSetFamily {
     ) -> Inbox<RunnerMachine> {
         let inbox = Inbox::new(&self.world.metrics.actors);
         self.runners.insert(name.to_owned(), inbox.clone());
+        let key = ActorKey::new(ActorKind::Runner, &self.namespace, name);
+        // first the way for news, so that none is missed from here on
+        self.world
+            .router
+            .register(key.clone(), Arc::new(inbox.clone()));
+        let origin = match (origin, self.world.router.first_lists.take(&key)) {
+            (Origin::Found(Some(runner)), Some(pod)) => Origin::Listed { runner, pod },
+            (origin, _) => origin,
+        };
         let make = {
             let world = self.world.clone();
             let (namespace, set) = (self.namespace.clone(), self.name.clone());
@@ -247,7 +256,7 @@ impl RunnerSetFamily {
         };
         let parent = parent.clone();
         let birth = Birth {
-            key: ActorKey::new(ActorKind::Runner, &self.namespace, name),
+            key,
             ancestors: self.lineage(),
             own: &[Kind::EphemeralRunner, Kind::Pod],
             machine: make(origin),

@@ -8,6 +8,7 @@ mod actions_io;
 pub mod backoff;
 mod controller;
 mod family;
+mod first_lists;
 mod inbox;
 mod last_words;
 mod lenient;

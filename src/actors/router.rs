@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use dashmap::DashMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use super::first_lists::FirstLists;
 use super::inbox::Deliver;
 use crate::api::constants::labels;
 use crate::messages::{Object, ObjectRef};
@@ -79,6 +80,8 @@ type Unclaimed = Box<dyn Fn(ActorKey, Sighting) + Send + Sync>;
 #[derive(Default)]
 pub struct Router {
     actors: DashMap<ActorKey, Arc<dyn Deliver>>,
+    /// What was listed of runners whose actors have not started.
+    pub(super) first_lists: FirstLists,
     buried: Mutex<Buried>,
     /// The only namespace whose scale sets are looked after; absent for all.
     scope: Option<String>,
@@ -143,6 +146,23 @@ impl Router {
     /// actor is there that could take it: one may be starting, or has to be made.
     #[must_use]
     pub fn deliver(&self, sighting: Sighting) -> Option<(ActorKey, Sighting)> {
+        let undelivered = self.offer(sighting)?;
+        for key in &undelivered.keys {
+            // whoever starts later has to look
+            self.first_lists.forget(key);
+        }
+        self.nearest(undelivered)
+    }
+
+    /// The same for an object of the first lists, which is no news.
+    #[must_use]
+    pub fn deliver_listed(&self, object: Object) -> Option<(ActorKey, Sighting)> {
+        self.nearest(self.offer(Sighting::Observed(object))?)
+    }
+
+    /// Hands a sighting to the first actor that is there for it, or hands it back with the keys
+    /// of those that are not.
+    fn offer(&self, sighting: Sighting) -> Option<Undelivered> {
         let (keys, uid) = match &sighting {
             Sighting::Observed(object) => (keys_of(object), object.uid().to_owned()),
             Sighting::Gone { keys, uid, .. } => (keys.clone(), uid.clone()),
@@ -161,6 +181,12 @@ impl Router {
                 return None;
             }
         }
+        Some(Undelivered { keys, sighting })
+    }
+
+    /// The scale set of ours that it belongs to, if it is of one.
+    fn nearest(&self, undelivered: Undelivered) -> Option<(ActorKey, Sighting)> {
+        let Undelivered { keys, sighting } = undelivered;
         let key = keys.last().filter(|key| self.looks_after(key))?;
         Some((key.clone(), sighting))
     }
@@ -175,6 +201,12 @@ impl Router {
         let buried = self.buried.lock().unwrap_or_else(PoisonError::into_inner);
         buried.known.contains(uid)
     }
+}
+
+/// A sighting that no actor is there for.
+struct Undelivered {
+    keys: Vec<ActorKey>,
+    sighting: Sighting,
 }
 
 /// The actors that an object may be for: the one that owns it, then those above it that can

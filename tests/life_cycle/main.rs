@@ -15,5 +15,6 @@ mod stage;
 #[path = "../support/mod.rs"]
 #[allow(dead_code, reason = "shared with other tests, which use other parts")]
 mod support;
+mod take_over;
 mod trouble;
 mod whole_program;

@@ -32,6 +32,14 @@ pub enum Origin {
     Created(Arc<EphemeralRunner>),
     /// It was found. Without an object at hand it is read first.
     Found(Option<Arc<EphemeralRunner>>),
+    /// It was found in the first list of its kind, and the first list of pods showed this one
+    /// under its name, or none.
+    Listed {
+        /// As it was listed.
+        runner: Arc<EphemeralRunner>,
+        /// Its pod.
+        pod: Option<Arc<Pod>>,
+    },
 }
 
 /// Names an effect of a runner.
@@ -149,6 +157,19 @@ impl RunnerMachine {
                 Tracked::default(),
                 Standing::Unknown,
             ),
+            Origin::Listed { runner, pod } => {
+                // the lists are of different moments: a pod may have been made in between, which
+                // matters where its absence ends something; where it is made, the answer tells
+                let ends =
+                    view::has_job(&runner) || view::is_done(&runner) || view::is_deleting(&runner);
+                let pod = match pod {
+                    Some(pod) => Tracked::present(pod),
+                    None if ends => Tracked::default(),
+                    None => Tracked::absent(),
+                };
+                let runner = Tracked::present(runner);
+                (runner, Tracked::default(), pod, Standing::Unknown)
+            }
         };
         Self {
             namespace: namespace.into(),

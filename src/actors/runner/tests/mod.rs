@@ -3,6 +3,7 @@
 mod deletion;
 mod ending;
 mod life;
+mod listed;
 mod objects;
 mod pods;
 mod registering;
