@@ -12,6 +12,7 @@ use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
+use tokio::sync::oneshot;
 use tokio::task::{JoinSet, LocalSet};
 
 use self::sharing::{Claim, Sharing};
@@ -26,7 +27,7 @@ use super::world::{ActionsIo, Journal, Unregister, World};
 use crate::api::constants::labels;
 use crate::api::{AutoscalingListener, AutoscalingRunnerSet, EphemeralRunner, EphemeralRunnerSet};
 use crate::clock::Clock;
-use crate::kube_io::{EventPublisher, Fence, KubeIo, Limiter};
+use crate::kube_io::{DRAIN, EventPublisher, Fence, KubeIo, Limiter};
 use crate::messages::{EventNote, EventSeverity, Input, Kind, KubeObject, Object};
 use crate::metrics::Metrics;
 use crate::resources::ControllerSettings;
@@ -79,6 +80,9 @@ pub enum ControllerError {
     /// Scale sets have no threads to live on.
     #[error("threads for scale sets: {0}")]
     Threads(#[from] std::io::Error),
+    /// Nobody makes scale sets any more.
+    #[error("the controller's actor has ended, which is a bug, please report it")]
+    Actor,
 }
 
 /// Runs the controller until it cannot go on. To be called inside a `LocalSet`.
@@ -88,7 +92,7 @@ pub enum ControllerError {
 ///
 /// # Errors
 ///
-/// When a watch cannot be established any more, or a worker has ended.
+/// When a watch cannot be established any more, or a worker or the controller's actor has ended.
 pub async fn run(mut options: ControllerOptions) -> Result<Infallible, ControllerError> {
     let registered = Arc::new(Registered::default());
     let threads = options.workers.count();
@@ -99,6 +103,14 @@ pub async fn run(mut options: ControllerOptions) -> Result<Infallible, Controlle
         let actors = LocalSet::new();
         let life = run_once(&options, workers, registered.clone(), restored.take());
         let ended = actors.run_until(life).await;
+        if !matches!(ended, Ok(WatchEnded::Restored(_))) {
+            // the lease may be given up after this, and what is dropped may still arrive
+            options.fence.close();
+            let drained = tokio::time::timeout(DRAIN, options.fence.drained());
+            if actors.run_until(drained).await.is_err() {
+                tracing::warn!("some writes have had no answer");
+            }
+        }
         drop(actors);
         match ended? {
             WatchEnded::Lost(lost) => return Err(lost.into()),
@@ -119,7 +131,7 @@ async fn run_once(
     mut workers: Workers,
     registered: Arc<Registered>,
     restored: Option<StoreRestored>,
-) -> Result<WatchEnded, WorkerEnded> {
+) -> Result<WatchEnded, ControllerError> {
     let worker_ended = workers.ended();
     let client = options.client.clone();
     let events = EventPublisher::new(client.clone(), options.clock.clone());
@@ -137,6 +149,7 @@ async fn run_once(
         journal: options.journal.clone(),
     });
     let gate = Gate::default();
+    let (alive, actor_ended) = oneshot::channel();
     let controller = Controller {
         world: world.clone(),
         workers,
@@ -148,6 +161,7 @@ async fn run_once(
         gauges: BTreeMap::new(),
         sharing: Sharing::default(),
         restored,
+        _alive: alive,
     }
     .start();
     let unclaimed = controller.clone();
@@ -170,7 +184,8 @@ async fn run_once(
     };
     tokio::select! {
         biased;
-        ended = worker_ended => Err(ended),
+        ended = worker_ended => Err(ended.into()),
+        _ = actor_ended => Err(ControllerError::Actor),
         ended = watch_ended => Ok(ended),
     }
 }
@@ -249,6 +264,8 @@ pub struct Controller {
     sharing: Sharing,
     /// Why this is not the first controller of the process.
     restored: Option<StoreRestored>,
+    /// Dropped with the actor, however it ends.
+    _alive: oneshot::Sender<Infallible>,
 }
 
 /// The first whole list of a watch.

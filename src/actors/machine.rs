@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use crate::clock::Timestamp;
 use crate::messages::{
-    Effect, Input, ListenerCommand, ListenerReport, NoReport, RunnerCommand, RunnerReport,
+    Brief, Effect, Input, ListenerCommand, ListenerReport, NoReport, RunnerCommand, RunnerReport,
     RunnerSetReport,
 };
 
@@ -19,13 +19,13 @@ pub trait Machine: Unpin + 'static {
     /// Names an effect, so that its result is recognised.
     type Tag: Clone + Debug + PartialEq + Send + Unpin + 'static;
     /// What the parent tells it.
-    type Command: Topic + Clone + Debug + Send + Unpin + 'static;
+    type Command: Brief + Topic + Clone + Debug + Send + Unpin + 'static;
     /// What it tells its parent.
-    type Report: Clone + Debug + PartialEq + Send + Unpin + 'static;
+    type Report: Brief + Clone + Debug + PartialEq + Send + Unpin + 'static;
     /// What its children tell it.
-    type ChildReport: Coalesce + Clone + Debug + Send + Unpin + 'static;
+    type ChildReport: Brief + Coalesce + Clone + Debug + Send + Unpin + 'static;
     /// What it wants of its children.
-    type Directive: Clone + Debug + PartialEq + Send + 'static;
+    type Directive: Brief + Clone + Debug + PartialEq + Send + 'static;
 
     /// Takes one input at the time `now` and answers with what is to be done.
     fn step(&mut self, now: Timestamp, input: InputOf<Self>) -> Vec<EffectOf<Self>>;

@@ -6,6 +6,7 @@
 
 mod actions_io;
 pub mod backoff;
+mod brief;
 mod controller;
 mod family;
 mod first_lists;

@@ -1,26 +1,29 @@
 //! The actix actor around a step function: receives messages, calls the step, runs the
 //! effects concurrently, and feeds each result back as the next input.
 //!
-//! It decides nothing. Supervision is here too: a step that panics is caught, counted and
-//! logged with its input; then the state is made anew by the parent's factory, with
-//! back-off, from the last objects seen and all that holds, while siblings go on. What comes in
-//! the meantime waits.
+//! It decides nothing. Supervision is here too: a panic, in the step or in running what it asked
+//! for, is caught, counted and logged with the input; then the state is made anew by the parent's
+//! factory, with back-off, from the last objects seen and all that holds, while siblings go on.
+//! What comes in the meantime waits.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
 use actix::prelude::*;
+use futures::FutureExt;
 use tokio::time::Instant;
 
 use super::backoff;
 use super::inbox::{CAPACITY, Inbox, Leftover, Timed, Waiting};
 use super::machine::{EffectOf, InputOf, Machine, Topic};
 use super::router::{ActorKey, Sighting};
+use super::workers::panic_message;
 use super::world::World;
 use crate::clock::Timestamp;
-use crate::messages::{Effect, Input, Kind, Object, ObjectRef};
+use crate::messages::{Effect, InBrief, Input, Kind, Object, ObjectRef};
 
 /// After so long without a failure the next one counts as the first.
 const FORGIVEN_AFTER: Duration = Duration::from_secs(600);
@@ -167,14 +170,9 @@ impl<M: Machine> Shell<M> {
             .step
             .with_label_values(&[M::NAME, kind])
             .observe(started.elapsed().as_secs_f64());
-        let Ok(effects) = stepped else {
-            tracing::error!(
-                actor = M::NAME, key = %self.birth.key, input = ?kept_for_the_log,
-                "a step panicked: this is a bug, please report it"
-            );
-            self.suspect(kept_for_the_log);
-            self.go_down("panic", ctx);
-            return;
+        let effects = match stepped {
+            Ok(effects) => effects,
+            Err(panic) => return self.panicked(&*panic, kept_for_the_log, ctx),
         };
         if self.suspect.is_some() && self.suspect == self.news_of(&kept_for_the_log) {
             self.suspect = None;
@@ -182,14 +180,39 @@ impl<M: Machine> Shell<M> {
         self.world
             .journal(|| format!("{} {kept_for_the_log:?} -> {effects:?}", self.birth.key));
         tracing::debug!(
-            actor = M::NAME, key = %self.birth.key, input = ?kept_for_the_log, ?effects, "step"
+            actor = M::NAME,
+            key = %self.birth.key,
+            because = %InBrief(&kept_for_the_log),
+            decided = %InBrief(&effects[..]),
+            "step"
         );
-        for effect in effects {
-            self.run(effect, ctx);
+        tracing::trace!(
+            actor = M::NAME, key = %self.birth.key, input = ?kept_for_the_log, ?effects, "whole step"
+        );
+        let ran = catch_unwind(AssertUnwindSafe(|| {
+            for effect in effects {
+                self.run(effect, ctx);
+            }
+            if let Some(command) = command {
+                self.birth.family.told(&command);
+            }
+        }));
+        if let Err(panic) = ran {
+            self.panicked(&*panic, kept_for_the_log, ctx);
         }
-        if let Some(command) = command {
-            self.birth.family.told(&command);
-        }
+    }
+
+    fn panicked(&mut self, panic: &(dyn Any + Send), input: InputOf<M>, ctx: &mut Context<Self>) {
+        tracing::error!(
+            actor = M::NAME,
+            key = %self.birth.key,
+            because = %InBrief(&input),
+            panic = panic_message(panic),
+            "a step panicked: this is a bug, please report it"
+        );
+        tracing::trace!(actor = M::NAME, key = %self.birth.key, ?input, "the input that it panicked at");
+        self.suspect(input);
+        self.go_down("panic", ctx);
     }
 
     /// Keeps what a state made anew has to be told.
@@ -338,23 +361,36 @@ impl<M: Machine> Shell<M> {
             .with_label_values(&[M::NAME, effect]);
         let running = InFlight::enter(in_flight);
         let started = Instant::now();
-        let work = work
-            .into_actor(self)
-            .map(move |(result, input), shell, ctx| {
-                drop(running);
-                let metrics = &shell.world.metrics.actors;
-                metrics
-                    .effects
-                    .with_label_values(&[M::NAME, effect, result])
-                    .inc();
-                metrics
-                    .effect_duration
-                    .with_label_values(&[M::NAME, effect])
-                    .observe(started.elapsed().as_secs_f64());
-                if shell.generation == generation {
-                    shell.handle(input, ctx);
+        let work = AssertUnwindSafe(work).catch_unwind();
+        let work = work.into_actor(self).map(move |ended, shell, ctx| {
+            drop(running);
+            let (result, input) = match ended {
+                Ok(ended) => ended,
+                Err(panic) => {
+                    let panic = panic_message(&*panic);
+                    tracing::error!(
+                        actor = M::NAME, key = %shell.birth.key, effect, panic,
+                        "an effect panicked: this is a bug, please report it"
+                    );
+                    if shell.generation == generation {
+                        shell.go_down("panic", ctx);
+                    }
+                    return;
                 }
-            });
+            };
+            let metrics = &shell.world.metrics.actors;
+            metrics
+                .effects
+                .with_label_values(&[M::NAME, effect, result])
+                .inc();
+            metrics
+                .effect_duration
+                .with_label_values(&[M::NAME, effect])
+                .observe(started.elapsed().as_secs_f64());
+            if shell.generation == generation {
+                shell.handle(input, ctx);
+            }
+        });
         ctx.spawn(work);
     }
 

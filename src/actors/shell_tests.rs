@@ -20,12 +20,18 @@ use crate::api::AutoscalingRunnerSet;
 use crate::clock::{Clock, Timestamp, after};
 use crate::kube_io::{EventPublisher, KubeIo, Limiter};
 use crate::messages::{
-    ActionsAnswer, ActionsError, ActionsRequest, Effect, Input, Kind, KubeErrorKind, KubeRequest,
-    NoDirective, NoReport, Object, ObjectRef,
+    ActionsAnswer, ActionsError, ActionsRequest, Brief, Effect, Input, Kind, KubeErrorKind,
+    KubeRequest, NoDirective, NoReport, Object, ObjectRef,
 };
 use crate::metrics::Metrics;
 use crate::resources::ControllerSettings;
 use crate::simulation::api_server::{ApiServer, ApiServerOptions};
+
+impl Brief for &'static str {
+    fn brief(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self)
+    }
+}
 
 type Script = Rc<RefCell<VecDeque<Vec<EffectOf<Scribe>>>>>;
 
@@ -334,6 +340,12 @@ impl Coalesce for Word {
         self.0.to_owned()
     }
     fn absorb(&mut self, _older: &Self) {}
+}
+
+impl Brief for Word {
+    fn brief(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.0)
+    }
 }
 
 /// Writes down what its children say.

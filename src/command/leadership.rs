@@ -6,6 +6,8 @@
 
 use std::time::Duration;
 
+use futures::future::Either;
+
 use crate::kube_io::{Candidate, DRAIN, Fence, LeaseLost};
 
 /// How long the release may take, all requests together.
@@ -41,27 +43,35 @@ where
         }
     }
     let mut is_held = true;
-    // it is kept to the end: what it started goes on until the answers are there
-    let mut working = None;
-    let ended = match work() {
-        Err(error) => Err(error),
-        Ok(work) => {
-            let working = working.insert(Box::pin(work));
-            tokio::select! {
-                biased;
-                () = &mut stop => Ok(()),
-                lost = hold(&mut candidate) => {
-                    is_held = false;
-                    Err(lost.into())
-                }
-                error = working => Err(error),
-            }
+    let mut works = true;
+    let mut working = match work() {
+        Ok(work) => Either::Left(Box::pin(work)),
+        Err(error) => Either::Right(std::future::ready(error)),
+    };
+    let ended = tokio::select! {
+        biased;
+        () = &mut stop => Ok(()),
+        lost = hold(&mut candidate) => {
+            is_held = false;
+            Err(lost.into())
+        }
+        error = &mut working => {
+            works = false;
+            Err(error)
         }
     };
     fence.close();
+    // the work goes on, so that what it has under way comes to its end
+    let goes_on = async {
+        if works {
+            working.await;
+        }
+        std::future::pending::<()>().await;
+    };
     tokio::select! {
         biased;
         () = fence.drained() => {}
+        () = goes_on => {}
         lost = hold(&mut candidate), if is_held => {
             tracing::warn!(%lost, "while the last answers were waited for");
             is_held = false;

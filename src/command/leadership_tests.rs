@@ -114,15 +114,20 @@ impl Stage {
             Arc::new(Metrics::new().unwrap()),
         )
         .behind(fence.clone());
+        let in_work = fence.clone();
         let work = move || {
+            // as the controller: what it started ends with it, and it waits before it ends
+            let threads = LocalSet::new();
             for thread in 0..3 {
-                tokio::task::spawn_local(write_on(kube.clone(), name, thread));
+                threads.spawn_local(write_on(kube.clone(), name, thread));
             }
             Ok(async move {
-                match failed.await {
-                    Ok(()) => anyhow::anyhow!("a watch was lost"),
-                    Err(_) => std::future::pending().await,
+                if threads.run_until(failed).await.is_err() {
+                    threads.run_until(std::future::pending::<()>()).await;
                 }
+                in_work.close();
+                threads.run_until(in_work.drained()).await;
+                anyhow::anyhow!("a watch was lost")
             })
         };
         let stopped = async move {

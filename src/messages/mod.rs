@@ -5,6 +5,7 @@
 //! inputs are plain values, so that a step function can be tested as a table.
 
 mod actions;
+mod brief;
 mod effect;
 mod input;
 mod kube;
@@ -15,6 +16,7 @@ pub use actions::{
     ActionsAnswer, ActionsCall, ActionsError, ActionsErrorKind, ActionsRequest, JitConfig, Runner,
     RunnerGroup, RunnerScaleSet, Tenant,
 };
+pub use brief::{Brief, InBrief};
 pub use effect::{Effect, EventNote, EventSeverity, NoDirective, Tally};
 pub use input::{Input, NoReport};
 pub use kube::{KubeAnswer, KubeError, KubeErrorKind, KubeRequest};

@@ -4,6 +4,9 @@
 mod by_hand;
 mod deletion;
 mod determinism;
+#[path = "../support/logged.rs"]
+mod logged;
+mod logs;
 mod neighbours;
 mod never_killed;
 mod restored;

@@ -1,0 +1,78 @@
+//! What the log says of a whole run: one line a step, and never what objects hold.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tracing_subscriber::EnvFilter;
+
+use crate::logged::Logged;
+use crate::stage::manifests::SET;
+use crate::stage::{Stage, play};
+
+/// Stands in the template of the pool's runners, and so in nearly every object.
+const BODY: &str = "only-in-the-body-of-objects";
+const JOBS: usize = 6;
+
+/// Runs jobs through a pool, and removes it; answers with the log of that level.
+fn log_of_a_run(level: &str) -> String {
+    let logged = Logged::default();
+    let subscriber = tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::new(format!("warn,impresario={level}")))
+        .with_ansi(false)
+        .with_writer(logged.clone())
+        .finish();
+    tracing::subscriber::with_default(subscriber, || {
+        play(async || {
+            let stage = Stage::whole_without_log(31).await;
+            stage.settled_fixture(0, 3).await;
+            let template = json!({"template": {"spec": {
+                "restartPolicy": "Never",
+                "containers": [{"name": "runner", "image": "img:1",
+                    "env": [{"name": "BODY", "value": BODY}]}],
+            }}});
+            stage.edit(template).await;
+            stage.settle().await;
+            stage.queue_jobs(JOBS, SET, Duration::from_secs(20));
+            stage
+                .until("all jobs are done", async || stage.jobs_done() == JOBS)
+                .await;
+            stage
+                .until("nobody is left", async || stage.runners().await.is_empty())
+                .await;
+            stage.delete_scale_set().await;
+            stage.settle().await;
+            stage.assert_sound();
+        });
+    });
+    logged.text()
+}
+
+#[test]
+fn at_debug_a_step_is_a_line_that_names_what_happened_and_no_bodies() {
+    let log = log_of_a_run("debug");
+    let body = log.lines().find(|line| line.contains(BODY));
+    assert_eq!(body, None, "a body is in the log");
+    let longest = log.lines().max_by_key(|line| line.len()).unwrap();
+    assert!(longest.len() < 2_500, "{longest}");
+    // the sets and the listener included
+    let each = log.len() / JOBS;
+    assert!(each < 25_000, "{each} bytes for each runner");
+    for part in [
+        "actor=\"runner\"",
+        "key=Runner/run/set-",
+        "because=seen EphemeralRunner run/set-",
+        "because=CreatePod: Pod run/set-",
+        "create Pod run/set-",
+        "status [status.phase",
+        "generate_jit_config set-",
+        "decided=nothing",
+    ] {
+        assert!(log.contains(part), "{part} is not in the log");
+    }
+}
+
+#[test]
+fn at_trace_it_is_all_there() {
+    let log = log_of_a_run("trace");
+    assert!(log.contains(BODY), "no patch of the template is shown");
+}
