@@ -28,6 +28,8 @@ const RETRIES: Schedule = Schedule {
 const CREDENTIALS_PATIENCE: i64 = 20;
 /// The same for credentials that the service refuses, which it does in passing too.
 const REFUSAL_PATIENCE: i64 = 600;
+/// For so many seconds it is remembered of a tenant without work that its credentials are of no use.
+const MEMORY: i64 = 3_600;
 
 /// What the owner has to do.
 #[derive(Clone, Debug)]
@@ -51,8 +53,12 @@ pub struct Claim {
 #[derive(Debug)]
 pub struct Unregistrar<K> {
     concurrency: usize,
-    /// A tenant stays in its place; there are as many as scale sets ever seen.
-    tenants: Vec<Lane>,
+    /// By their places, which are given once. There are those that have work, and those whose
+    /// credentials were of no use lately.
+    tenants: BTreeMap<usize, Lane>,
+    next_place: usize,
+    /// When tenants were last forgotten whose credentials were of no use.
+    swept: Option<Timestamp>,
     /// Places by what mostly tells tenants apart: URL, namespace and Secret.
     places: BTreeMap<(String, String, String), Vec<usize>>,
     /// Tenants with work that has not been sent.
@@ -90,7 +96,9 @@ impl<K: PartialEq> Unregistrar<K> {
     pub fn new(concurrency: usize) -> Self {
         Self {
             concurrency: concurrency.max(1),
-            tenants: Vec::new(),
+            tenants: BTreeMap::new(),
+            next_place: 0,
+            swept: None,
             places: BTreeMap::new(),
             waiting: BTreeSet::new(),
             work: BTreeMap::new(),
@@ -131,7 +139,9 @@ impl<K: PartialEq> Unregistrar<K> {
             }
             return;
         }
-        self.tenants[tenant].queue.push_back(id);
+        if let Some(lane) = self.tenants.get_mut(&tenant) {
+            lane.queue.push_back(id);
+        }
         self.waiting.insert(tenant);
         let work = Work {
             askers: vec![asker],
@@ -148,7 +158,7 @@ impl<K: PartialEq> Unregistrar<K> {
         now: Timestamp,
     ) {
         let (Some(lane), Some(work)) = (
-            self.tenants.get_mut(claim.tenant),
+            self.tenants.get_mut(&claim.tenant),
             self.work.get_mut(&claim),
         ) else {
             return;
@@ -181,6 +191,10 @@ impl<K: PartialEq> Unregistrar<K> {
             for asker in askers.into_iter().flatten() {
                 self.answers.push((asker, answer.clone()));
             }
+            let lane = self.tenants.get(&claim.tenant);
+            if lane.is_some_and(|lane| lane.is_idle() && lane.locked_out.is_none()) {
+                self.forget(claim.tenant);
+            }
         }
     }
 
@@ -192,8 +206,9 @@ impl<K: PartialEq> Unregistrar<K> {
             answers: std::mem::take(&mut self.answers),
             wake_at: None,
         };
+        self.sweep(now);
         self.waiting.retain(|&tenant| {
-            let Some(lane) = self.tenants.get_mut(tenant) else {
+            let Some(lane) = self.tenants.get_mut(&tenant) else {
                 return false;
             };
             lane.end_rests(now);
@@ -216,32 +231,72 @@ impl<K: PartialEq> Unregistrar<K> {
     }
 
     fn lane(&mut self, tenant: Tenant) -> usize {
-        let key = (
-            tenant.config_url.clone(),
-            tenant.namespace.clone(),
-            tenant.secret.clone(),
-        );
-        let places = self.places.entry(key).or_default();
-        let known = places
-            .iter()
-            .find(|&&place| self.tenants[place].tenant == tenant);
-        if let Some(&place) = known {
+        let places = self.places.entry(key(&tenant)).or_default();
+        let is_there = |place: &usize| {
+            let lane = self.tenants.get(place);
+            lane.is_some_and(|lane| lane.tenant == tenant)
+        };
+        let known = places.iter().copied().find(is_there);
+        if let Some(place) = known {
             return place;
         }
-        let place = self.tenants.len();
+        let place = self.next_place;
+        self.next_place += 1;
         places.push(place);
-        self.tenants.push(Lane {
+        let lane = Lane {
             tenant,
             in_flight: 0,
             queue: VecDeque::new(),
             resting: BTreeSet::new(),
             locked_out: None,
-        });
+        };
+        self.tenants.insert(place, lane);
         place
+    }
+
+    /// Forgets tenants without work that were locked out long ago.
+    fn sweep(&mut self, now: Timestamp) {
+        let is_due = |last: Timestamp| after(last, MEMORY) <= now;
+        if !self.swept.is_none_or(is_due) {
+            return;
+        }
+        self.swept = Some(now);
+        let idle = self.tenants.iter().filter(|(_, lane)| lane.is_idle());
+        let old = idle.filter(|(_, lane)| lane.locked_out.is_none_or(|(_, since)| is_due(since)));
+        let old: Vec<usize> = old.map(|(place, _)| *place).collect();
+        for place in old {
+            self.forget(place);
+        }
+    }
+
+    fn forget(&mut self, place: usize) {
+        let Some(lane) = self.tenants.remove(&place) else {
+            return;
+        };
+        let key = key(&lane.tenant);
+        if let Some(places) = self.places.get_mut(&key) {
+            places.retain(|other| *other != place);
+            if places.is_empty() {
+                self.places.remove(&key);
+            }
+        }
     }
 }
 
+/// What mostly tells tenants apart.
+fn key(tenant: &Tenant) -> (String, String, String) {
+    (
+        tenant.config_url.clone(),
+        tenant.namespace.clone(),
+        tenant.secret.clone(),
+    )
+}
+
 impl Lane {
+    fn is_idle(&self) -> bool {
+        self.in_flight == 0 && self.queue.is_empty() && self.resting.is_empty()
+    }
+
     fn end_rests(&mut self, now: Timestamp) {
         while let Some(&(time, runner)) = self.resting.first()
             && time <= now

@@ -196,3 +196,31 @@ fn tenants_that_differ_only_in_their_proxy_are_two() {
     unregistrar.request("b", second);
     assert_eq!(unregistrar.due(now()).calls.len(), 2);
 }
+
+#[test]
+fn a_tenant_without_work_is_forgotten() {
+    let mut unregistrar = Unregistrar::default();
+    for number in 0..1_000 {
+        unregistrar.request("a", removal(&format!("acme-{number}"), 7));
+        let claim = only_call(&mut unregistrar, now());
+        unregistrar.finished(claim, Ok(ActionsAnswer::Done), now());
+        assert_eq!(unregistrar.due(now()).answers.len(), 1);
+    }
+    assert!(unregistrar.tenants.is_empty() && unregistrar.places.is_empty());
+
+    // one that waits for its next try has work
+    unregistrar.request("a", removal("acme", 7));
+    let claim = only_call(&mut unregistrar, now());
+    unregistrar.finished(claim, error(ActionsErrorKind::Unavailable), now());
+    let later = after(now(), 10_000);
+    let claim = only_call(&mut unregistrar, later);
+    // and one whose credentials are of no use is known for a while
+    unregistrar.finished(claim, error(ActionsErrorKind::Credentials), later);
+    let later = after(later, 60);
+    let claim = only_call(&mut unregistrar, later);
+    unregistrar.finished(claim, error(ActionsErrorKind::Credentials), later);
+    assert_eq!(unregistrar.due(later).answers.len(), 1);
+    assert_eq!(unregistrar.tenants.len(), 1);
+    let _nothing = unregistrar.due(after(later, 7_200));
+    assert!(unregistrar.tenants.is_empty() && unregistrar.places.is_empty());
+}
