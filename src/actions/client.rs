@@ -31,7 +31,8 @@ const RUNNERS: &str = "_apis/distributedtask/pools/0/agents";
 /// Every call is over within 60 s (a poll of the queue: 90 s), retries, their waits and a new
 /// token included; only the wait for its turn, when many calls are in flight, is not counted.
 /// A call that met 429, 5xx or a broken connection is repeated up to four times; one that was
-/// not answered in time is not, and may have taken effect. A poll is sent once.
+/// not answered in time is not, and may have taken effect. A poll is sent once, and so are the calls
+/// about a runner: who asks for these asks again, ever more rarely.
 pub struct Client {
     sender: Sender,
     tokens: Tokens,
@@ -247,7 +248,7 @@ impl Client {
             SCALE_SETS,
             &[&scale_set_id.to_string(), "generatejitconfig"],
         );
-        let sent = self.call(CALL, Method::POST, path, Some(&body)).await;
+        let sent = self.call_once(CALL, Method::POST, path, Some(&body)).await;
         let response = sent.map_err(scale_set_not_found)?;
         Ok(wire::read::<WireJit>(CALL, &response)?.into())
     }
@@ -260,7 +261,7 @@ impl Client {
     pub async fn get_runner(&self, id: i64) -> Result<Option<Runner>, Error> {
         const CALL: &str = "get_runner";
         let path = path(RUNNERS, &[&id.to_string()]);
-        match self.call(CALL, Method::GET, path, None).await {
+        match self.call_once(CALL, Method::GET, path, None).await {
             Ok(response) => Ok(Some(wire::read::<WireRunner>(CALL, &response)?.into())),
             Err(error) if is_missing(&error, ErrorKind::RunnerNotFound) => Ok(None),
             Err(error) => Err(error),
@@ -275,7 +276,7 @@ impl Client {
     pub async fn find_runner(&self, name: &str) -> Result<Option<Runner>, Error> {
         const CALL: &str = "find_runner";
         let path = path(RUNNERS, &[]).query("agentName", name);
-        let response = self.call(CALL, Method::GET, path, None).await?;
+        let response = self.call_once(CALL, Method::GET, path, None).await?;
         let runners: List<WireRunner> = wire::read(CALL, &response)?;
         let mut runners = runners.into_vec().into_iter().map(Runner::from);
         Ok(runners.find(|runner| runner.name.eq_ignore_ascii_case(name)))
@@ -288,7 +289,9 @@ impl Client {
     /// `RunnerNotFound` when there is none of this id, `JobStillRunning` when it has a job.
     pub async fn remove_runner(&self, id: i64) -> Result<(), Error> {
         let path = path(RUNNERS, &[&id.to_string()]);
-        let sent = self.call("remove_runner", Method::DELETE, path, None).await;
+        let sent = self
+            .call_once("remove_runner", Method::DELETE, path, None)
+            .await;
         sent.map(drop).map_err(|mut error| {
             if is_missing(&error, ErrorKind::RunnerNotFound) {
                 error.kind = ErrorKind::RunnerNotFound;
@@ -455,6 +458,30 @@ impl Client {
         path: Path,
         body: Option<&Value>,
     ) -> Result<Response<Bytes>, Error> {
+        let deadline = Deadline::of_call();
+        self.call_within(deadline, call, method, path, body).await
+    }
+
+    /// As [`Self::call`], for a call that whoever asks for makes again.
+    async fn call_once(
+        &self,
+        call: &'static str,
+        method: Method,
+        path: Path,
+        body: Option<&Value>,
+    ) -> Result<Response<Bytes>, Error> {
+        let deadline = Deadline::of_one_try();
+        self.call_within(deadline, call, method, path, body).await
+    }
+
+    async fn call_within(
+        &self,
+        mut deadline: Deadline,
+        call: &'static str,
+        method: Method,
+        path: Path,
+        body: Option<&Value>,
+    ) -> Result<Response<Bytes>, Error> {
         let exchange = |tenant: &TenantToken| {
             let url = path.at(&tenant.url);
             let exchange = Exchange::new(call, method.clone(), url, &tenant.token);
@@ -464,7 +491,6 @@ impl Client {
             }
         };
         let (sender, tokens) = (&self.sender, &self.tokens);
-        let mut deadline = Deadline::of_call();
         let tenant = tokens.current(sender, None, &mut deadline).await?;
         match sender.send(&exchange(&tenant), &mut deadline).await {
             Err(error) if error.status == Some(401) => {

@@ -31,6 +31,8 @@ const MESSAGE_LIMIT: AnswerLimit = AnswerLimit(8 << 20);
 pub(super) struct Deadline {
     until: Instant,
     whole: Duration,
+    /// Whether failed requests are sent again within it.
+    repeats: bool,
 }
 
 impl Deadline {
@@ -39,24 +41,37 @@ impl Deadline {
         Self::within(CALL)
     }
 
+    /// Of a call that begins now and is made again by whoever asks for it, with a back-off of its
+    /// own: repeats in here would begin that anew each time.
+    pub(super) fn of_one_try() -> Self {
+        Self {
+            repeats: false,
+            ..Self::of_call()
+        }
+    }
+
     /// Of a poll that begins now.
     pub(super) fn of_poll() -> Self {
         Self::within(POLL)
     }
 
     fn within(whole: Duration) -> Self {
-        let until = Instant::now() + whole;
-        Self { until, whole }
+        Self {
+            until: Instant::now() + whole,
+            whole,
+            repeats: true,
+        }
     }
 
     /// The same, or so long from now if that is earlier.
     pub(super) fn at_most(&self, whole: Duration) -> Self {
-        let shorter = Self::within(whole);
-        if shorter.until < self.until {
-            return shorter;
+        let mut shorter = Self::within(whole);
+        shorter.repeats = self.repeats;
+        if self.until <= shorter.until {
+            shorter.until = self.until;
+            shorter.whole = self.whole;
         }
-        let Self { until, whole } = *self;
-        Self { until, whole }
+        shorter
     }
 
     /// Whether a wait leaves time for another try.
@@ -228,7 +243,8 @@ impl Sender {
                 Some(Wait::AtLeast(wait)) => wait.max(back_off),
                 None => return Err(error),
             };
-            let may_repeat = exchange.kind != Kind::Poll && failures <= retry::RETRIES;
+            let repeats = exchange.kind != Kind::Poll && deadline.repeats;
+            let may_repeat = repeats && failures <= retry::RETRIES;
             if !may_repeat || !deadline.allows(wait) {
                 return Err(error);
             }

@@ -33,6 +33,31 @@ fn before_it_is_registered() {
     });
 }
 
+/// One back-off for one removal, however it is carried out.
+#[test]
+fn while_the_service_fails_at_every_removal() {
+    play(async || {
+        let stage = Stage::by_hand().await;
+        stage.settled_fixture(0, 3).await;
+        let runner = stage.scale_up(1, 1).await.remove(0);
+        stage.up(&runner).await;
+        let failing = Fault::refuse(500, "InternalException");
+        stage.actions.faults().always("remove_runner", failing);
+        stage.delete::<EphemeralRunner>(RUN, &runner).await;
+        stage.pass(Duration::from_secs(3_600)).await;
+        let asked = stage.warden.calls("remove_runner");
+        assert!((55..=90).contains(&asked), "asked {asked} times in an hour");
+        stage.actions.faults().clear_all();
+        let minute = Duration::from_secs(61);
+        stage
+            .within(minute, "it is gone", async || {
+                !stage.is_live(&runner).await && stage.get::<Pod>(RUN, &runner).await.is_none()
+            })
+            .await;
+        stage.assert_sound();
+    });
+}
+
 #[test]
 fn before_its_finalizer_is_there() {
     play(async || {
