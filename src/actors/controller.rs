@@ -21,11 +21,14 @@ use super::inbox::Inbox;
 use super::registered::{Registered, remove_registration};
 use super::router::{ActorKey, Router, Sighting, keys_of};
 use super::scale_set::{GaugeLabels, ScaleSetCommand, ScaleSetMachine, ScaleSetReport, identity};
+use super::schema_watch::SchemaWatch;
 use super::watch::{Gate, StoreRestored, Watch, WatchEnded, WatchLost};
 use super::workers::{WorkerEnded, Workers};
 use super::world::{ActionsIo, Journal, Unregister, World};
 use crate::api::constants::labels;
-use crate::api::{AutoscalingListener, AutoscalingRunnerSet, EphemeralRunner, EphemeralRunnerSet};
+use crate::api::{
+    AutoscalingListener, AutoscalingRunnerSet, EphemeralRunner, EphemeralRunnerSet, MissingFields,
+};
 use crate::clock::Clock;
 use crate::kube_io::{DRAIN, EventPublisher, Fence, KubeIo, Limiter};
 use crate::messages::{EventNote, EventSeverity, Input, Kind, KubeObject, Object};
@@ -148,6 +151,8 @@ async fn run_once(
         settings: options.settings.clone(),
         journal: options.journal.clone(),
     });
+    // before anything is read or written that may lack fields
+    let schemas = SchemaWatch::begin(world.clone()).await;
     let gate = Gate::default();
     let (alive, actor_ended) = oneshot::channel();
     let controller = Controller {
@@ -162,8 +167,10 @@ async fn run_once(
         sharing: Sharing::default(),
         restored,
         _alive: alive,
+        missing: Arc::default(),
     }
     .start();
+    tokio::task::spawn_local(schemas.run(controller.clone()));
     let unclaimed = controller.clone();
     world.router.set_unclaimed(move |key, sighting| {
         // few, as actors seldom stop: past the bounds of the mailbox, so that nothing is lost
@@ -266,7 +273,14 @@ pub struct Controller {
     restored: Option<StoreRestored>,
     /// Dropped with the actor, however it ends.
     _alive: oneshot::Sender<Infallible>,
+    /// Fields that the cluster's schemas lack.
+    missing: Arc<MissingFields>,
 }
+
+/// The schemas of the cluster lack these fields now.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct SchemasChanged(pub Arc<MissingFields>);
 
 /// The first whole list of a watch.
 #[derive(Message)]
@@ -316,6 +330,19 @@ impl Actor for Controller {
         for labels in std::mem::take(&mut self.gauges).into_values() {
             self.withdraw(&labels);
         }
+    }
+}
+
+impl Handler<SchemasChanged> for Controller {
+    type Result = ();
+
+    fn handle(&mut self, SchemasChanged(missing): SchemasChanged, _: &mut Self::Context) {
+        let _timed = self.world.metrics.actors.handling(NAME, "schemas_changed");
+        for inbox in self.scale_sets.values() {
+            let command = ScaleSetCommand::FieldsMissing(missing.clone());
+            inbox.send(Input::Command(command));
+        }
+        self.missing = missing;
     }
 }
 
@@ -475,6 +502,10 @@ impl Controller {
     ) -> Inbox<ScaleSetMachine> {
         let inbox = Inbox::new(&self.world.metrics.actors);
         self.scale_sets.insert(key.clone(), inbox.clone());
+        if !self.missing.is_empty() {
+            let command = ScaleSetCommand::FieldsMissing(self.missing.clone());
+            inbox.send(Input::Command(command));
+        }
         if self.gate.is_open() {
             inbox.send(Input::Command(ScaleSetCommand::Synced));
         }

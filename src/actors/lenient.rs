@@ -9,6 +9,9 @@ use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
+use crate::api::{Field, stand_in};
+use crate::messages::KubeObject;
+
 /// An object as it came, and what it decodes to.
 #[derive(Clone, Debug)]
 pub struct Lenient<K> {
@@ -16,6 +19,8 @@ pub struct Lenient<K> {
     pub metadata: ObjectMeta,
     /// The object, or why it is none of its type.
     pub decoded: Result<K, String>,
+    /// Fields for which annotations stood in; they are in their fields by now.
+    pub stand_ins: Vec<Field>,
 }
 
 #[derive(Deserialize)]
@@ -24,21 +29,23 @@ struct OnlyMetadata {
     metadata: ObjectMeta,
 }
 
-impl<'de, K: DeserializeOwned + Resource> Deserialize<'de> for Lenient<K> {
+impl<'de, K: DeserializeOwned + KubeObject> Deserialize<'de> for Lenient<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         // through a value, since a watch event may name its object before its type
         let value = Value::deserialize(deserializer)?;
-        match K::deserialize(&value) {
-            Ok(object) => Ok(Self {
+        match stand_in::decode::<K>(K::KIND.as_str(), &value) {
+            Ok((object, stand_ins)) => Ok(Self {
                 // shared with nobody, and small beside the object
                 metadata: object.meta().clone(),
                 decoded: Ok(object),
+                stand_ins,
             }),
             Err(problem) => {
                 let only = OnlyMetadata::deserialize(&value).map_err(D::Error::custom)?;
                 Ok(Self {
                     metadata: only.metadata,
                     decoded: Err(problem.to_string()),
+                    stand_ins: Vec::new(),
                 })
             }
         }

@@ -21,6 +21,7 @@ mod router;
 pub mod runner;
 pub mod runner_set;
 pub mod scale_set;
+mod schema_watch;
 mod shell;
 #[cfg(test)]
 mod shell_tests;

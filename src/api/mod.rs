@@ -12,6 +12,7 @@ mod crd;
 mod credentials;
 mod ephemeral_runner;
 mod ephemeral_runner_set;
+mod fields;
 mod listener_config;
 mod located;
 mod manifest;
@@ -19,6 +20,7 @@ mod names;
 mod policy;
 mod schema;
 mod schema_facts;
+pub mod stand_in;
 mod structure;
 mod validation;
 
@@ -44,6 +46,7 @@ pub use ephemeral_runner::{
 pub use ephemeral_runner_set::{
     EphemeralRunnerSet, EphemeralRunnerSetPhase, EphemeralRunnerSetSpec, EphemeralRunnerSetStatus,
 };
+pub use fields::{CRD_COMMAND, Field, MissingFields, Section};
 pub use listener_config::{ListenerConfig, ListenerVault, ListenerVaultProxy};
 pub use manifest::{ManifestError, ManifestObject, ManifestProblem, read_manifests};
 pub use policy::{AllowedHosts, HostPattern, ListenerTemplatePolicy, Policy};

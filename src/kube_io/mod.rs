@@ -4,6 +4,7 @@
 //! failed request is an input of the step that asked, which knows what it means.
 
 mod connect;
+mod custom;
 mod events;
 mod fence;
 #[cfg(test)]
@@ -11,6 +12,9 @@ pub(crate) mod late_client;
 mod lease;
 mod limiter;
 mod newest;
+mod patch_plan;
+mod schemas;
+mod served;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -23,7 +27,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::api::{AutoscalingListener, AutoscalingRunnerSet, EphemeralRunner, EphemeralRunnerSet};
+use crate::api::{
+    AutoscalingListener, AutoscalingRunnerSet, EphemeralRunner, EphemeralRunnerSet, Section,
+};
 use crate::messages::{
     Kind, KubeAnswer, KubeError, KubeErrorKind, KubeObject, KubeRequest, Object, ObjectRef,
 };
@@ -31,10 +37,13 @@ use crate::metrics::Metrics;
 
 use self::newest::Newest;
 pub use connect::{connect, connect_with};
+pub use custom::{CustomApi, raised};
 pub use events::EventPublisher;
 pub use fence::{Fence, Writing};
 pub use lease::{Candidate, DRAIN, LeaseLost};
 pub use limiter::{Access, Limiter};
+pub use schemas::{Reading, SchemaReader};
+pub use served::ServedFields;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
@@ -53,6 +62,7 @@ pub struct KubeIo {
     fence: Fence,
     metrics: Arc<Metrics>,
     newest: Arc<Newest>,
+    served: Arc<ServedFields>,
 }
 
 impl KubeIo {
@@ -65,6 +75,7 @@ impl KubeIo {
             fence: Fence::open(),
             metrics,
             newest: Arc::default(),
+            served: Arc::default(),
         }
     }
 
@@ -85,6 +96,49 @@ impl KubeIo {
     #[must_use]
     pub fn newest_version(&self, kind: Kind) -> u64 {
         self.newest.of(kind)
+    }
+
+    /// What is known of the schemas of the custom resources.
+    #[must_use]
+    pub const fn served(&self) -> &Arc<ServedFields> {
+        &self.served
+    }
+
+    /// Moves what stands in annotations of a custom resource into the fields that are there by
+    /// now. Says whether there was something to move.
+    ///
+    /// # Errors
+    ///
+    /// As the server answered.
+    pub async fn move_into_fields(&self, object: &ObjectRef) -> kube::Result<bool> {
+        let (namespace, name) = (&object.namespace, &object.name);
+        let (client, served) = (&self.client, &self.served);
+        let manager = Some(FIELD_MANAGER);
+        let _admitted = self.limiter.admit(Access::Write).await;
+        let _writing = self.fence.pass().await;
+        let work = async {
+            match object.kind {
+                Kind::AutoscalingRunnerSet => {
+                    CustomApi::new::<AutoscalingRunnerSet>(client, served, namespace, manager)
+                }
+                Kind::AutoscalingListener => {
+                    CustomApi::new::<AutoscalingListener>(client, served, namespace, manager)
+                }
+                Kind::EphemeralRunnerSet => {
+                    CustomApi::new::<EphemeralRunnerSet>(client, served, namespace, manager)
+                }
+                Kind::EphemeralRunner => {
+                    CustomApi::new::<EphemeralRunner>(client, served, namespace, manager)
+                }
+                _ => return Ok(false),
+            }
+            .move_into_fields(name)
+            .await
+        };
+        match tokio::time::timeout(DEADLINE, work).await {
+            Ok(result) => result,
+            Err(late) => Err(kube::Error::Service(late.into())),
+        }
     }
 
     /// Runs one request. A write that the fence holds back is never answered.
@@ -164,16 +218,64 @@ impl KubeIo {
 
     async fn send(&self, request: KubeRequest) -> kube::Result<KubeAnswer> {
         match request.kind() {
-            Kind::AutoscalingRunnerSet => self.send_as::<AutoscalingRunnerSet>(request).await,
-            Kind::AutoscalingListener => self.send_as::<AutoscalingListener>(request).await,
-            Kind::EphemeralRunnerSet => self.send_as::<EphemeralRunnerSet>(request).await,
-            Kind::EphemeralRunner => self.send_as::<EphemeralRunner>(request).await,
+            Kind::AutoscalingRunnerSet => self.send_custom::<AutoscalingRunnerSet>(request).await,
+            Kind::AutoscalingListener => self.send_custom::<AutoscalingListener>(request).await,
+            Kind::EphemeralRunnerSet => self.send_custom::<EphemeralRunnerSet>(request).await,
+            Kind::EphemeralRunner => self.send_custom::<EphemeralRunner>(request).await,
             Kind::Pod => self.send_as::<Pod>(request).await,
             Kind::Secret => self.send_as::<Secret>(request).await,
             Kind::ConfigMap => self.send_as::<ConfigMap>(request).await,
             Kind::ServiceAccount => self.send_as::<ServiceAccount>(request).await,
             Kind::Role => self.send_as::<Role>(request).await,
             Kind::RoleBinding => self.send_as::<RoleBinding>(request).await,
+        }
+    }
+
+    /// As [`Self::send_as`], for kinds whose schemas may lack fields.
+    async fn send_custom<K>(&self, request: KubeRequest) -> kube::Result<KubeAnswer>
+    where
+        K: KubeObject
+            + Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + Debug
+            + Serialize
+            + DeserializeOwned,
+    {
+        let way = |namespace: &str| {
+            CustomApi::new::<K>(&self.client, &self.served, namespace, Some(FIELD_MANAGER))
+        };
+        let one = |object: K| KubeAnswer::Object(Arc::new(object).into_object());
+        match request {
+            KubeRequest::Create(object) => {
+                let Some(typed) = K::from_object(&object) else {
+                    unreachable!("send() chooses K by the object's kind")
+                };
+                let namespace = object.reference().namespace;
+                way(&namespace).create(typed.as_ref()).await.map(one)
+            }
+            KubeRequest::Patch {
+                target,
+                body,
+                status,
+                lock,
+            } => {
+                let section = if status {
+                    Section::Status
+                } else {
+                    Section::Spec
+                };
+                way(&target.namespace)
+                    .patch(&target.name, section, body, lock)
+                    .await
+                    .map(one)
+            }
+            other => Ok(match self.send_as::<K>(other).await? {
+                KubeAnswer::Object(object) => KubeAnswer::Object(raise::<K>(object)),
+                KubeAnswer::Objects(objects) => {
+                    KubeAnswer::Objects(objects.into_iter().map(raise::<K>).collect())
+                }
+                KubeAnswer::Deleted => KubeAnswer::Deleted,
+            }),
         }
     }
 
@@ -245,6 +347,13 @@ impl KubeIo {
                 Ok(answer.either(lingering, |_| KubeAnswer::Deleted))
             }
         }
+    }
+}
+
+fn raise<K: KubeObject + Clone + Serialize + DeserializeOwned>(object: Object) -> Object {
+    match K::from_object(&object) {
+        Some(typed) => Arc::new(raised(K::clone(&typed))).into_object(),
+        None => object,
     }
 }
 

@@ -21,8 +21,9 @@ use super::scaler::{Patch, Publication};
 use super::session::{Record, Recording};
 use crate::actions::JobDetails;
 use crate::api::constants::annotations;
-use crate::api::{EphemeralRunner, EphemeralRunnerPhase, EphemeralRunnerSet};
+use crate::api::{EphemeralRunner, EphemeralRunnerPhase, EphemeralRunnerSet, Section};
 use crate::clock::{Clock, Timestamp};
+use crate::kube_io::{CustomApi, ServedFields, raised};
 
 /// How many runners are written at one time.
 const CONCURRENCY: usize = 8;
@@ -36,6 +37,10 @@ const DEADLINE: Duration = Duration::from_secs(30);
 pub(super) struct Recorder {
     sets: Api<EphemeralRunnerSet>,
     runners: Api<EphemeralRunner>,
+    client: Client,
+    namespace: String,
+    /// Fields of runners that the cluster lacks; the answers to writes show it.
+    served: Arc<ServedFields>,
     set: String,
     stamps: Stamps,
 }
@@ -122,6 +127,9 @@ impl Recorder {
         Self {
             sets: Api::namespaced(client.clone(), namespace),
             runners: Api::namespaced(client.clone(), namespace),
+            client: client.clone(),
+            namespace: namespace.to_owned(),
+            served: Arc::default(),
             set: set.to_owned(),
             stamps: Stamps::new(clock),
         }
@@ -206,6 +214,21 @@ impl Recorder {
         results
     }
 
+    /// Writes onto the copy that was read.
+    async fn write_status(
+        &self,
+        runner: &EphemeralRunner,
+        status: Value,
+    ) -> kube::Result<EphemeralRunner> {
+        let runners =
+            CustomApi::new::<EphemeralRunner>(&self.client, &self.served, &self.namespace, None);
+        let body = json!({"status": status});
+        let lock = runner.resource_version();
+        runners
+            .patch(&runner.name_any(), Section::Status, body, lock)
+            .await
+    }
+
     async fn record_one(&self, record: &Record) -> Result<Recording, Failure> {
         let name = record.job().runner_name.as_str();
         if name.is_empty() {
@@ -219,6 +242,7 @@ impl Recorder {
             let Some(runner) = within(self.runners.get_opt(name)).await? else {
                 return Ok(missing(name));
             };
+            let runner = raised(runner);
             if let Some(finished) = finish_time(&runner) {
                 self.stamps.met(finished);
             }
@@ -231,12 +255,7 @@ impl Recorder {
                 Change::Nothing => return Ok(Recording::Already),
                 Change::Refused(reason) => return Ok(Recording::Skipped(reason)),
             };
-            let body = KubePatch::Merge(json!({
-                "metadata": {"resourceVersion": runner.resource_version()},
-                "status": status,
-            }));
-            let parameters = PatchParams::default();
-            match within(self.runners.patch_status(name, &parameters, &body)).await {
+            match within(self.write_status(&runner, status)).await {
                 Ok(_) => return Ok(Recording::New),
                 Err(failure) if failure.kind == FailureKind::NotFound => return Ok(missing(name)),
                 Err(failure) if failure.kind == FailureKind::Conflict => {}

@@ -44,6 +44,8 @@ pub struct Metrics {
     pub watch_restarts: IntCounterVec,
     /// Restorations of the API server's store that were noticed.
     pub store_restorations: IntCounterVec,
+    /// Fields that the cluster's schemas lack, 1 each.
+    pub missing_fields: IntGaugeVec,
     /// Whether this process leads, 0 or 1.
     pub leader: IntGaugeVec,
 }
@@ -262,6 +264,12 @@ impl Metrics {
              anew.",
             &["kind"],
         )?;
+        let missing_fields = d.gauge(
+            "impresario_crd_missing_fields",
+            "Fields that the CustomResourceDefinitions in the cluster lack, 1 each; annotations \
+             stand in for them until `impresario crds` are applied.",
+            &["kind", "field"],
+        )?;
         let leader = d.gauge(
             "impresario_leader",
             "Whether this process holds the lease; 1 without leader election.",
@@ -278,6 +286,7 @@ impl Metrics {
             listener_recreations,
             watch_restarts,
             store_restorations,
+            missing_fields,
             leader,
         })
     }

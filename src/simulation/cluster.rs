@@ -81,6 +81,8 @@ pub struct ClusterOptions {
     pub actions_interceptor: Option<Arc<dyn actions_service::Interceptor>>,
     /// A vault that controller and listeners can reach.
     pub key_vault: Option<KeyVault>,
+    /// The CustomResourceDefinitions that are installed; ours if none are given.
+    pub crds: Option<Vec<Value>>,
 }
 
 impl ClusterOptions {
@@ -103,6 +105,7 @@ impl ClusterOptions {
             interceptor: Arc::new(faults::NoFaults),
             actions_interceptor: None,
             key_vault: None,
+            crds: None,
         }
     }
 }
@@ -255,8 +258,15 @@ impl Cluster {
             interceptor: options.interceptor,
             ..ApiServerOptions::new(options.clock.clone(), options.seed)
         });
-        for crd in crate::api::crds() {
-            api.install_crd(serde_json::to_value(crd)?)
+        let crds = match options.crds {
+            Some(crds) => crds,
+            None => {
+                let ours = crate::api::crds().into_iter();
+                ours.map(serde_json::to_value).collect::<Result<_, _>>()?
+            }
+        };
+        for crd in crds {
+            api.install_crd(crd)
                 .map_err(|error| anyhow::anyhow!("{error:?}"))?;
         }
         let actions = ActionsService::new(actions_service::Options {

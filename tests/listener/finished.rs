@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use kube::api::DeleteParams;
 use secrecy::ExposeSecret;
+use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use impresario::api::constants::annotations;
+use impresario::api::crds;
 use impresario::clock::Timestamp;
 use impresario::simulation::actions_service::JobSpec;
 use impresario::simulation::api_server::faults::{Interceptor, Outcome, RequestFate, RequestInfo};
@@ -181,5 +183,58 @@ async fn without_the_permission_to_read_the_set_is_told_all_the_same() {
     until("two are asked for", || stage.target().0 == 2).await;
     minutes(1).await;
     assert_eq!(told(&stage), Some(first), "it is not taken back");
+    listener.terminate().await.unwrap();
+}
+
+/// Our definitions without what ARC 0.14.2 has no field for.
+fn crds_without_ends() -> Vec<Value> {
+    let mut all: Vec<Value> = crds().iter().map(|crd| json!(crd)).collect();
+    for crd in &mut all {
+        let schema = &mut crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+        let status = schema["properties"]["status"]["properties"].as_object_mut();
+        let status = status.unwrap();
+        status.remove("jobResult");
+        status.remove("jobFinishedAt");
+    }
+    all
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_end_that_has_no_field_is_recorded_in_annotations_and_found_there_again() {
+    const FINISHED: &str = "impresario.dev/status.jobFinishedAt";
+    let stage = Stage::with(Setting {
+        crds: crds_without_ends(),
+        ..Setting::default()
+    })
+    .await;
+    let annotations = |name: &str| {
+        let (group, plural) = ("actions.github.com", "ephemeralrunners");
+        let runner = stage.api.get(group, plural, NAMESPACE, name).unwrap();
+        runner["metadata"]["annotations"].clone()
+    };
+    let job_on = async |name: &str| {
+        stage.service.queue_job(JobSpec::on(SCALE_SET));
+        until("a runner is asked for", || stage.target().0 == 1).await;
+        let jit = stage.register(name).await;
+        let jit = jit.encoded.expose_secret();
+        let runner = stage.service.runner_online(jit).unwrap();
+        let job = runner.next_job().await.unwrap();
+        sleep(Duration::from_secs(20)).await;
+        runner.complete(&job, "succeeded");
+        until("none is asked for", || stage.target().0 == 0).await;
+        let recorded = annotations(name);
+        assert_eq!(recorded["impresario.dev/status.jobResult"], "\"succeeded\"");
+        let text = recorded[FINISHED].as_str().unwrap();
+        serde_json::from_str::<String>(text).unwrap()
+    };
+    let listener = stage.listen("listener-a", 0, 10);
+    let first = job_on("runner-a").await;
+    assert_eq!(told(&stage), Some(first));
+    // what is noticed once is known: the second end takes no request in vain
+    let before = stage.requests("patch", "ephemeralrunners/status");
+    let second = job_on("runner-b").await;
+    let statuses = stage.requests("patch", "ephemeralrunners/status") - before;
+    assert_eq!(statuses, 1, "of the start alone");
+    assert_eq!(told(&stage), Some(second));
     listener.terminate().await.unwrap();
 }

@@ -57,6 +57,7 @@ pub struct Stage {
 pub struct Setting {
     pub api: Arc<dyn Interceptor>,
     pub service: Option<Arc<dyn actions_service::Interceptor>>,
+    pub crds: Vec<Value>,
 }
 
 impl Default for Setting {
@@ -64,6 +65,7 @@ impl Default for Setting {
         Self {
             api: Arc::new(NoFaults),
             service: None,
+            crds: crds().iter().map(|crd| json!(crd)).collect(),
         }
     }
 }
@@ -89,8 +91,8 @@ impl Stage {
             keep_log: true,
             ..ApiServerOptions::new(clock.clone(), 7)
         });
-        for crd in crds() {
-            api.install_crd(serde_json::to_value(crd).unwrap()).unwrap();
+        for crd in setting.crds {
+            api.install_crd(crd).unwrap();
         }
         let transport = service
             .transports()

@@ -261,6 +261,7 @@ impl Weather {
         let stage = Stage::with(Setting {
             api: Arc::clone(&storm) as Arc<dyn ApiInterceptor>,
             service: Some(Arc::clone(&storm) as Arc<dyn ServiceInterceptor>),
+            ..Setting::default()
         })
         .await;
         let bending = Arc::clone(&storm);

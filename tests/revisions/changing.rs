@@ -31,7 +31,7 @@ fn another_image_spares_busy_runners_and_the_listener_on_a_real_api_server() {
     real(s15);
 }
 
-async fn s15(stage: &Stage) {
+pub async fn s15(stage: &Stage) {
     let [busy, second, third] = one_busy_two_idle(stage).await;
     let idle = [&second, &third].map(|name| (name.clone(), stage.registration(name)));
     let before: EphemeralRunner = stage.get(RUN, &busy).await.unwrap();

@@ -34,7 +34,7 @@ fn exit_code_7_parks_the_set_on_a_real_api_server() {
     real(s11);
 }
 
-async fn s11(stage: &Stage) {
+pub async fn s11(stage: &Stage) {
     // 1. the idle one of two exits with code 7
     let parked = park(stage).await;
     let set = stage.runner_set().await;

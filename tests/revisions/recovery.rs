@@ -27,7 +27,7 @@ fn another_image_recovers_on_a_real_api_server() {
     real(s13);
 }
 
-async fn s13(stage: &Stage) {
+pub async fn s13(stage: &Stage) {
     let parked = park_without_jobs(stage).await;
     let (old, _) = revisions(&stage.runner_set().await);
     let listener_pods = stage.created("pods");

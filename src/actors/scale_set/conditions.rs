@@ -19,6 +19,9 @@ pub mod kinds {
     /// The scale set comes from a chart that this controller was tested with. There only
     /// when it does not.
     pub const VERSION_TESTED: &str = "VersionTested";
+    /// The CustomResourceDefinitions in the cluster have every field that is written. There
+    /// only when they do not.
+    pub const FIELDS_SERVED: &str = "FieldsServed";
 }
 
 /// Reason for a scale set that more than one AutoscalingRunnerSet has.
@@ -78,6 +81,8 @@ pub struct Findings {
     pub ready: Finding,
     /// About [`kinds::VERSION_TESTED`].
     pub version: Finding,
+    /// About [`kinds::FIELDS_SERVED`].
+    pub fields: Finding,
     /// Everything that the spec asks for is in place.
     pub settled: bool,
     /// Whether the scale set is parked, if that was looked at.
@@ -104,6 +109,7 @@ impl Findings {
             (kinds::LISTENER_READY, &self.listener),
             (kinds::RUNNERS_READY, &self.runners),
             (kinds::VERSION_TESTED, &self.version),
+            (kinds::FIELDS_SERVED, &self.fields),
         ];
         for (kind, finding) in named {
             apply(&mut list, kind, finding, generation, now);

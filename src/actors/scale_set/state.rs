@@ -20,8 +20,8 @@ use crate::actors::owned::Owned;
 use crate::actors::owned::Verb;
 use crate::actors::tracked::Presence;
 use crate::actors::{EffectOf, InputOf, Machine};
-use crate::api::AutoscalingRunnerSet;
 use crate::api::constants::{finalizers, labels};
+use crate::api::{AutoscalingRunnerSet, MissingFields};
 use crate::clock::Timestamp;
 use crate::messages::{
     Effect, EventNote, EventSeverity, Input, Kind, KubeObject, KubeRequest, ListenerCommand,
@@ -58,6 +58,8 @@ pub struct ScaleSetMachine {
     pub(super) summary: Option<ScaleSetSummary>,
     /// Other AutoscalingRunnerSets that say that they have the same scale set in the service.
     pub(super) shared_with: Vec<Sharer>,
+    /// Fields that the cluster's schemas lack.
+    missing: Arc<MissingFields>,
     pub(super) stopped: bool,
 }
 
@@ -109,6 +111,7 @@ impl ScaleSetMachine {
             announced: BTreeMap::new(),
             summary: None,
             shared_with: Vec::new(),
+            missing: Arc::default(),
             stopped: false,
         }
     }
@@ -132,6 +135,7 @@ impl ScaleSetMachine {
             Input::Actions(tag, result) => self.answered(&tag, result, step),
             Input::Command(ScaleSetCommand::Synced) => self.synced = true,
             Input::Command(ScaleSetCommand::Shared(others)) => self.shared_with = others,
+            Input::Command(ScaleSetCommand::FieldsMissing(fields)) => self.missing = fields,
             Input::Report(ChildReport::Listener(report)) => self.hear_listener(report, step),
             Input::Report(ChildReport::RunnerSet(report)) => self.hear_runner_set(report, step),
             Input::Tick => {}
@@ -221,6 +225,7 @@ impl ScaleSetMachine {
             return;
         }
         self.judge_version(ars, step);
+        self.judge_schemas(ars, step);
         let no_listener = self.has_no_listener(ars);
         let Some(registered) = self.register(ars, no_listener, step) else {
             return;
@@ -308,6 +313,19 @@ impl ScaleSetMachine {
             self.settings.version
         );
         step.findings.version = Finding::fails(TOPIC, &message);
+        self.announce(ars, EventSeverity::Warning, TOPIC, message, step);
+    }
+
+    /// A cluster whose schemas lack fields is told what to do, and served all the same.
+    fn judge_schemas(&mut self, ars: &AutoscalingRunnerSet, step: &mut Step) {
+        const TOPIC: &str = "FieldsMissing";
+        if self.missing.is_empty() {
+            self.settle(TOPIC);
+            step.findings.fields = Finding::Absent;
+            return;
+        }
+        let message = self.missing.to_string();
+        step.findings.fields = Finding::fails(TOPIC, &message);
         self.announce(ars, EventSeverity::Warning, TOPIC, message, step);
     }
 

@@ -1,7 +1,10 @@
 //! What a scale set says and hears.
 
+use std::sync::Arc;
+
 use crate::actors::owned::Verb;
 use crate::actors::{Coalesce, Topic};
+use crate::api::MissingFields;
 use crate::messages::{ListenerReport, RunnerCounts, RunnerSetReport};
 
 /// Names an effect of a scale set.
@@ -30,6 +33,8 @@ pub enum ScaleSetCommand {
     Synced,
     /// These have the same scale set in the service and are not being deleted.
     Shared(Vec<Sharer>),
+    /// The cluster's schemas lack these fields of ours, or none.
+    FieldsMissing(Arc<MissingFields>),
 }
 
 /// Another AutoscalingRunnerSet that says that it has the same scale set in the service.
@@ -47,6 +52,7 @@ impl Topic for ScaleSetCommand {
         match self {
             // told before the other: what may be deleted in the service depends on it
             Self::Shared(_) => "shared",
+            Self::FieldsMissing(_) => "fields missing",
             Self::Synced => "synced",
         }
     }

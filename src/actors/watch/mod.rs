@@ -279,8 +279,10 @@ where
             }
             WatchEvent::Deleted(object) => {
                 let (namespace, name) = names(&object.metadata);
+                let reference = ObjectRef::new(K::KIND, namespace, name);
+                self.world.kube.served().stands_in(&reference, Vec::new());
                 Input::Deleted {
-                    object: ObjectRef::new(K::KIND, namespace, name),
+                    object: reference,
                     uid: object.metadata.uid.clone().unwrap_or_default(),
                     version: object.metadata.resource_version.clone().unwrap_or_default(),
                     last: object.decoded.ok().map(|last| Arc::new(last).into_object()),
@@ -336,12 +338,13 @@ where
     /// The object, if it is one of its kind. One that is not stands for itself alone: that is
     /// told where people look, and the watch goes on.
     fn read(&self, object: Lenient<K>) -> Option<Object> {
+        let (namespace, name) = names(&object.metadata);
+        let about = ObjectRef::new(K::KIND, namespace, name);
+        self.world.kube.served().stands_in(&about, object.stand_ins);
         let problem = match object.decoded {
             Ok(object) => return Some(Arc::new(object).into_object()),
             Err(problem) => problem,
         };
-        let (namespace, name) = names(&object.metadata);
-        let about = ObjectRef::new(K::KIND, namespace, name);
         tracing::error!(%about, problem, "object cannot be read and is left alone");
         let note = EventNote {
             about,

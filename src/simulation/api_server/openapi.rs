@@ -4,7 +4,8 @@
 //!
 //! Pure functions of the registry.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use serde_json::{Map, Value, json};
 
@@ -42,12 +43,22 @@ fn prefix(resource: &ResourceType) -> String {
 }
 
 fn index(registry: &Registry) -> Value {
-    let prefixes: BTreeSet<String> = registry.iter().map(|rt| prefix(rt)).collect();
-    let paths: Map<String, Value> = prefixes
+    let mut states: BTreeMap<String, DefaultHasher> = BTreeMap::new();
+    for resource in registry.iter() {
+        let state = states.entry(prefix(resource)).or_default();
+        resource.plural.hash(state);
+        // each write of a CustomResourceDefinition gives it another version
+        if let Some(metadata) = resource.crd.as_ref().map(|crd| &crd["metadata"]) {
+            for key in ["uid", "resourceVersion"] {
+                metadata[key].as_str().hash(state);
+            }
+        }
+    }
+    let paths: Map<String, Value> = states
         .into_iter()
-        .map(|prefix| {
-            // without a hash in the address, clients do not keep the document
-            let address = format!("/openapi/v3/{prefix}");
+        .map(|(prefix, state)| {
+            // clients keep the document until there is another hash
+            let address = format!("/openapi/v3/{prefix}?hash={:016X}", state.finish());
             (prefix, json!({"serverRelativeURL": address}))
         })
         .collect();
@@ -375,6 +386,8 @@ mod tests {
         assert!(paths.contains_key("api/v1") && paths.contains_key("apis/test.example/v1"));
         for entry in paths.values() {
             let address = entry["serverRelativeURL"].as_str().unwrap();
+            let (address, state) = address.split_once('?').unwrap();
+            assert!(state.starts_with("hash="), "{state}");
             let one = document(address, &registry).unwrap();
             assert_closed(&one, &one);
         }

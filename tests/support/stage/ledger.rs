@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use impresario::api::constants::{annotations, labels};
+use impresario::api::stand_in::{raise, stand_ins_of};
 use impresario::simulation::actions_service::{ActionsService, JobState};
 use impresario::simulation::api_server::faults::ChangeInfo;
 use k8s_openapi::jiff::Timestamp;
@@ -22,6 +23,8 @@ const CROSSING: Duration = Duration::from_secs(1);
 /// The books.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
+    /// Whether the object of the last change has annotations in place of fields.
+    stands_in: bool,
     /// By uid.
     sets: BTreeMap<String, Set>,
     /// By uid; those that are gone are kept.
@@ -135,6 +138,13 @@ impl Ledger {
             *self.created.entry(plural.to_owned()).or_default() += 1;
         }
         let mut found = Vec::new();
+        // what stands in annotations counts as the field that it stands in for
+        let raised = change.after.and_then(raised);
+        self.stands_in = raised.is_some();
+        let change = &ChangeInfo {
+            after: raised.as_ref().or(change.after),
+            ..*change
+        };
         match plural {
             "ephemeralrunnersets" => self.take_set(change, by_controller, service, &mut found),
             "ephemeralrunners" => self.take_runner(change, by_controller, service, &mut found),
@@ -293,6 +303,10 @@ impl Ledger {
             let new = !before.outdated || applied > before.applied;
             return (new && !ever)
                 .then(|| format!("S7: Outdated without a verdict about revision {applied}"));
+        }
+        if self.stands_in && after.wanted > after.applied {
+            // where the revision has no field, it is applied in a second request
+            return None;
         }
         let said = text(object, "/status/phase") == "Running";
         let new = before.outdated || before.name.is_empty() || applied > before.applied;
@@ -472,6 +486,17 @@ impl Ledger {
 fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     let found = object.pointer(pointer).and_then(Value::as_str);
     found.unwrap_or_default()
+}
+
+/// The object with what stands in annotations in its fields; none where nothing does.
+fn raised(object: &Value) -> Option<Value> {
+    let kind = text(object, "/kind");
+    if stand_ins_of(kind, object).is_empty() {
+        return None;
+    }
+    let mut whole = object.clone();
+    raise(kind, &mut whole);
+    Some(whole)
 }
 
 fn number(object: &Value, pointer: &str) -> i64 {

@@ -67,6 +67,28 @@ pub fn rendered(file: &str) -> Option<Vec<Value>> {
     )
 }
 
+/// The CustomResourceDefinitions of ARC 0.14.2; none, with a note, where this checkout does not
+/// have them.
+pub fn older_crds() -> Option<Vec<Value>> {
+    let mut crds = Vec::new();
+    for kind in [
+        "autoscalinglisteners",
+        "autoscalingrunnersets",
+        "ephemeralrunners",
+        "ephemeralrunnersets",
+    ] {
+        let file = format!("crds-0.14.2/actions.github.com_{kind}.yaml");
+        crds.extend(rendered(&file)?);
+    }
+    Some(crds)
+}
+
+/// Our CustomResourceDefinitions.
+pub fn our_crds() -> Vec<Value> {
+    let crds = impresario::api::crds();
+    crds.iter().map(|crd| serde_json::json!(crd)).collect()
+}
+
 /// Whether a person made this Secret.
 pub fn is_users(secret: &Secret) -> bool {
     let kind = secret.type_.as_deref().unwrap_or_default();

@@ -18,6 +18,7 @@ use std::fmt::{Debug, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
+use impresario::api::stand_in::{decode, stand_ins};
 use impresario::api::{
     AutoscalingListener, AutoscalingRunnerSet, EphemeralRunner, EphemeralRunnerSet,
 };
@@ -33,6 +34,7 @@ use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::api::ListParams;
 use kube::core::NamespaceResourceScope;
 use kube::{Api, Client, Resource, ResourceExt};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::task::LocalSet;
@@ -258,6 +260,16 @@ impl Stage {
             .sum()
     }
 
+    /// How many series of a metric the controller shows.
+    pub fn series(&self, metric: &str) -> usize {
+        let controller = self.controller.borrow();
+        let registry = controller.as_ref().map(|one| one.metrics.registry());
+        let families = registry.map(prometheus::Registry::gather);
+        let mut families = families.into_iter().flatten();
+        let family = families.find(|family| family.name() == metric);
+        family.map_or(0, |family| family.get_metric().len())
+    }
+
     /// How many objects of that plural name were ever made, by whomever.
     pub fn created(&self, plural: &str) -> usize {
         match &self.census {
@@ -386,7 +398,8 @@ impl Stage {
     /// The objects of a kind, by namespace and name.
     pub async fn all<K: Known>(&self) -> Vec<K> {
         let api = Api::<K>::all(self.client.clone());
-        let mut items = api.list(&ListParams::default()).await.unwrap().items;
+        let items = api.list(&ListParams::default()).await.unwrap().items;
+        let mut items: Vec<K> = items.into_iter().map(raised).collect();
         items.sort_by_key(|object| (object.namespace(), object.name_any()));
         items
     }
@@ -394,7 +407,7 @@ impl Stage {
     /// An object.
     pub async fn get<K: Known>(&self, namespace: &str, name: &str) -> Option<K> {
         let api = Api::<K>::namespaced(self.client.clone(), namespace);
-        api.get_opt(name).await.unwrap()
+        api.get_opt(name).await.unwrap().map(raised)
     }
 
     /// The scale set of the fixture.
@@ -639,7 +652,11 @@ impl Drop for Stage {
 
 /// A namespaced kind that is read and listed here.
 pub trait Known:
-    Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned
+    Resource<DynamicType = (), Scope = NamespaceResourceScope>
+    + Clone
+    + Debug
+    + Serialize
+    + DeserializeOwned
 {
 }
 
@@ -647,8 +664,19 @@ impl<K> Known for K where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
         + Clone
         + Debug
+        + Serialize
         + DeserializeOwned
 {
+}
+
+/// The object with what stands in annotations in its fields.
+fn raised<K: Known>(object: K) -> K {
+    let kind = K::kind(&());
+    if stand_ins(&kind, object.annotations().keys()).is_empty() {
+        return object;
+    }
+    let value = serde_json::to_value(object).unwrap();
+    decode(&kind, &value).unwrap().0
 }
 
 fn meta<K: Known>(object: &K) -> String {

@@ -1,12 +1,16 @@
 //! What a person is told about revisions: which one is wanted and which applied while they
 //! differ, and why a scale set is parked.
 
+use std::sync::Arc;
+
 use serde_json::json;
 
 use super::world::{POOL, RUNNERS, World};
 use crate::actors::listener::tests::cluster::Fault;
+use crate::actors::scale_set::ScaleSetCommand;
 use crate::api::AutoscalingListenerPhase as ListenerPhase;
 use crate::api::AutoscalingRunnerSetPhase as Phase;
+use crate::api::{CRD_COMMAND, Field};
 use crate::messages::{Kind, KubeErrorKind, KubeRequest, Rejected};
 
 const LAST_WORDS: &str = "the Actions service rejected the runner's version \
@@ -239,4 +243,34 @@ fn a_moment_of_ignorance_wakes_no_listener() {
         assert_eq!(world.phase(), Some(Phase::Outdated), "{kind:?}");
         assert!(said(&world, "Recovered").is_empty(), "{kind:?}");
     }
+}
+
+fn lack(world: &mut World, fields: &[&str]) {
+    let missing = Field::all().filter(|field| fields.contains(&field.to_string().as_str()));
+    world.command(ScaleSetCommand::FieldsMissing(Arc::new(missing.collect())));
+    world.pass(5);
+}
+
+#[test]
+fn fields_that_the_cluster_lacks_are_named_once_with_the_cure_and_hold_nothing_up() {
+    let mut world = World::settled();
+    assert_eq!(world.condition("FieldsServed"), "absent");
+    for _ in 0..3 {
+        lack(&mut world, &["EphemeralRunner.status.jobResult"]);
+    }
+    let told = world.condition("FieldsServed");
+    assert!(told.starts_with("False FieldsMissing"), "{told}");
+    assert!(told.contains("EphemeralRunner.status.jobResult"), "{told}");
+    assert!(told.ends_with(CRD_COMMAND), "{told}");
+    assert!(world.condition("Ready").starts_with("True"));
+    assert_eq!(said(&world, "FieldsMissing").len(), 1);
+    assert!(world.is_observed());
+    image(&mut world, "runner:2");
+    world.pass(5);
+    assert!(world.is_observed(), "a change is applied all the same");
+
+    lack(&mut world, &[]);
+    assert_eq!(world.condition("FieldsServed"), "absent");
+    lack(&mut world, &["AutoscalingListener.spec.phase"]);
+    assert_eq!(said(&world, "FieldsMissing").len(), 2, "that is news again");
 }
