@@ -306,7 +306,7 @@ impl Family<RunnerSetMachine> for RunnerSetFamily {
         }
         let last = RunnerReport {
             // an answer, not a state: it is said once
-            refused: false,
+            refused: None,
             ..report.clone()
         };
         self.last.insert(report.name.clone(), last);

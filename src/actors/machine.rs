@@ -98,7 +98,9 @@ impl Coalesce for RunnerReport {
     }
     fn absorb(&mut self, older: &Self) {
         // said once, so it must survive a newer report of the same runner
-        self.refused |= older.refused && self.uid == older.uid;
+        if self.refused.is_none() && self.uid == older.uid {
+            self.refused.clone_from(&older.refused);
+        }
     }
 }
 

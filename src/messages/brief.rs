@@ -273,7 +273,7 @@ impl Brief for RunnerReport {
             (self.has_job, " job"),
             (self.ready, " ready"),
             (self.deleting, " deleting"),
-            (self.refused, " refused"),
+            (self.refused.is_some(), " refused"),
         ] {
             if flag {
                 f.write_str(word)?;

@@ -156,7 +156,7 @@ pub enum RunnerDirective {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunnerCommand {
     /// Have the Actions service remove your registration and, if it agrees, delete yourself; if
-    /// it has given you a job, stay and report [`RunnerReport::refused`]. A runner whose
+    /// it has given you a job or cannot be asked, stay and report [`RunnerReport::refused`]. A runner whose
     /// id nobody knows waits for it as long as the step that asked allows.
     Release,
     /// Delete yourself: you are finished, failed, stale, or rejected.
@@ -197,10 +197,19 @@ pub struct RunnerReport {
     pub registered: bool,
     /// Whether its pod is ready.
     pub ready: bool,
-    /// The answer to [`RunnerCommand::Release`], once: the service has given it a job.
-    pub refused: bool,
+    /// The answer to [`RunnerCommand::Release`] of a runner that stays, once.
+    pub refused: Option<Refusal>,
     /// Why it failed, was rejected, or does not get ready: one word and a sentence.
     pub reason: Option<(String, String)>,
+}
+
+/// Why a runner that was to be released stays.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The service has given it a job.
+    Busy,
+    /// The service could not be asked, for want of usable credentials: one word and a sentence.
+    NotAsked(String, String),
 }
 
 /// Where a runner stands, seen from its runner set.

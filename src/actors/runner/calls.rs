@@ -5,7 +5,7 @@ use super::registration::{Call, Removal, Standing};
 use super::turn::Turn;
 use super::view;
 use crate::api::EphemeralRunner;
-use crate::messages::{ActionsAnswer, ActionsCall, ActionsError, ActionsRequest, Effect};
+use crate::messages::{ActionsAnswer, ActionsCall, ActionsError, ActionsRequest, Effect, Refusal};
 use crate::resources;
 
 impl RunnerMachine {
@@ -115,9 +115,14 @@ impl RunnerMachine {
         let releasing = self.asked == Asked::Release && !deleting;
         match removal {
             // the job was recorded while we asked, so the runner has ended or will
-            Removal::Done if releasing && has_job => self.refuse(),
+            Removal::Done if releasing && has_job => self.refuse(Refusal::Busy),
             Removal::Done => {}
-            Removal::Refused | Removal::GivenUp(_) if releasing => self.refuse(),
+            Removal::Refused if releasing => self.refuse(Refusal::Busy),
+            Removal::GivenUp(message) if releasing => {
+                let word = self.registration.trouble().map(|(word, _)| word);
+                let word = word.unwrap_or_else(|| "CredentialsRefused".to_owned());
+                self.refuse(Refusal::NotAsked(word, message));
+            }
             // asked on the way to a registration of our own, and not to let this runner go
             Removal::Refused
                 if !deleting && !has_job && self.secret.is_absent() && self.pod.is_absent() =>

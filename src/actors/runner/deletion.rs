@@ -16,7 +16,7 @@ use super::view;
 use crate::api::constants::finalizers;
 use crate::api::{EphemeralRunner, EphemeralRunnerPhase};
 use crate::clock::after;
-use crate::messages::{EventSeverity, Kind, KubeRequest};
+use crate::messages::{EventSeverity, Kind, KubeRequest, Refusal};
 use crate::resources;
 
 /// How long, in seconds, the service may say that a job is running on a runner whose pod is gone.
@@ -26,7 +26,7 @@ impl RunnerMachine {
     /// The set wants the runner gone if the service agrees.
     pub(super) fn release(&mut self, er: &Arc<EphemeralRunner>, turn: &mut Turn<Self>) {
         if view::has_job(er) {
-            return self.refuse();
+            return self.refuse(Refusal::Busy);
         }
         // a write under way may bring a job to light, or the id on record
         if self.runner.is_in_flight() {

@@ -17,7 +17,7 @@ use crate::api::EphemeralRunner;
 use crate::clock::{Timestamp, after};
 use crate::messages::{
     Effect, EventSeverity, Input, Kind, KubeAnswer, KubeError, KubeErrorKind, KubeObject,
-    KubeRequest, NoDirective, NoReport, Object, ObjectRef, RunnerCommand, RunnerReport,
+    KubeRequest, NoDirective, NoReport, Object, ObjectRef, Refusal, RunnerCommand, RunnerReport,
     RunnerState,
 };
 use crate::resources::ControllerSettings;
@@ -129,7 +129,7 @@ pub struct RunnerMachine {
     pub(super) pod_gone_since: Option<Timestamp>,
     /// Since when the same trouble keeps the runner from getting its pod.
     pub(super) trouble_since: Option<(String, Timestamp)>,
-    refused: bool,
+    refused: Option<Refusal>,
     reported: Option<RunnerReport>,
     stopped: bool,
 }
@@ -192,7 +192,7 @@ impl RunnerMachine {
             ending: None,
             pod_gone_since: None,
             trouble_since: None,
-            refused: false,
+            refused: None,
             reported: None,
             stopped: false,
         }
@@ -361,9 +361,9 @@ impl RunnerMachine {
 
     // === what the files beside share ===
 
-    pub(super) fn refuse(&mut self) {
+    pub(super) fn refuse(&mut self, why: Refusal) {
         self.asked = Asked::Nothing;
-        self.refused = true;
+        self.refused = Some(why);
         // that was about this request; the next one asks anew
         self.registration.forget_refusals();
     }
@@ -468,7 +468,9 @@ impl RunnerMachine {
             (self.own_pod(er), self.own_secret(er)),
             (Own::Absent | Own::Foreign, Own::Absent | Own::Foreign)
         );
-        if report.reason.is_none() && report.state == RunnerState::Pending {
+        // of one that has its pod, what went wrong with a call counts while it is asked to go
+        let calls = self.asked == Asked::Release || !matches!(self.own_pod(er), Own::Ours(_));
+        if report.reason.is_none() && report.state == RunnerState::Pending && calls {
             report.reason = self.trouble();
         }
         if let Own::Ours(pod) = self.own_pod(er)
@@ -482,8 +484,8 @@ impl RunnerMachine {
                 report.holds_resources &= !self.is_unregistered();
             }
         }
-        let refused = std::mem::take(&mut self.refused);
-        if refused || self.reported.as_ref() != Some(&report) {
+        let refused = self.refused.take();
+        if refused.is_some() || self.reported.as_ref() != Some(&report) {
             self.reported = Some(report.clone());
             report.refused = refused;
             turn.push(Effect::Report(report));

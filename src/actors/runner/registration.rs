@@ -270,6 +270,8 @@ impl Registration {
                     self.refusals = self.refusals.saturating_add(1);
                     let wait = REFUSALS.plain(self.refusals);
                     self.not_before = Some(now.saturating_add(wait).unwrap_or(now));
+                    // that is an answer: whatever kept it from being asked is over
+                    self.error = None;
                     Some(Removal::Refused)
                 }
                 ActionsErrorKind::Credentials

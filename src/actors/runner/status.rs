@@ -115,7 +115,7 @@ impl RunnerMachine {
             (Some(trouble), word) if word != Some(trouble.0.as_str()) => {
                 Change::Set(trouble.clone())
             }
-            (None, Some(_)) if state.runs => Change::Clear,
+            (None, Some(word)) if state.runs || keeps_from_pod(word) => Change::Clear,
             _ => Change::Keep,
         };
         let was_ready = er.status.as_ref().is_some_and(|status| status.ready);
@@ -205,6 +205,24 @@ impl RunnerMachine {
         let message = format!("{}: {}", reason.0, reason.1);
         self.event(turn, EventSeverity::Warning, word, message);
     }
+}
+
+/// Whether the word is one of [`RunnerMachine::trouble`], which is over once the pod is there.
+fn keeps_from_pod(word: &str) -> bool {
+    matches!(
+        word,
+        "QuotaExceeded"
+            | "NamespaceTerminating"
+            | "Forbidden"
+            | "RequestFailed"
+            | "CredentialsMissing"
+            | "ConfigInvalid"
+            | "CredentialsRefused"
+            | "RunnerNameTaken"
+            | "ScaleSetNotFound"
+            | "ServiceUnavailable"
+            | "RegistrationFailed"
+    )
 }
 
 fn recorded_reason(er: &EphemeralRunner) -> Option<&str> {

@@ -30,7 +30,7 @@ pub fn view(er: &EphemeralRunner) -> RunnerReport {
         lost: false,
         registered: runner_id(er).is_some(),
         ready: status.is_some_and(|status| status.ready),
-        refused: false,
+        refused: None,
         reason: (!reason.is_empty()).then_some((reason, message)),
     }
 }

@@ -3,13 +3,24 @@
 //! Whatever a decision asks of them is a count or the head of a sorted set, so its cost does
 //! not grow with the number of runners.
 
+mod counting;
+
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::actors::backoff::Schedule;
 use crate::clock::{Timestamp, after};
-use crate::messages::{Rejected, RunnerCommand, RunnerCounts, RunnerReport, RunnerState};
+use crate::messages::{Refusal, Rejected, RunnerCommand, RunnerCounts, RunnerReport, RunnerState};
 
-/// After how many seconds an idle runner is asked again that the service did not let go.
-const REST: i64 = 30;
+/// When an idle runner is asked again that the service did not let go: it may have a job.
+const BUSY: Schedule = Schedule {
+    first_ms: 30_000,
+    cap_ms: 120_000,
+};
+/// The same when the service could not be asked: mended credentials are to be noticed.
+const NOT_ASKED: Schedule = Schedule {
+    first_ms: 5_000,
+    cap_ms: 60_000,
+};
 /// After how many seconds a command without effect is given again; and how long a runner
 /// without an id on record may take to get one before it is deleted without asking.
 const PATIENCE: i64 = 60;
@@ -51,12 +62,16 @@ struct Entry {
     told: Option<(RunnerCommand, Timestamp)>,
     /// Asked, refused, and not to be asked again before.
     rests: Option<Timestamp>,
+    /// Why it stayed when it was last to go, and how often in a row it stayed for that.
+    refusal: Option<(Refusal, u32)>,
     /// Being deleted without having had a job: its place is to be filled when it is free.
     lost: bool,
     /// Finished and counted: by a decision, or since `replicas` was computed without its job.
     counted: bool,
-    /// Since when it is known here as finished.
-    ended: Option<Timestamp>,
+    /// Finished, and part of the count that was last put on record.
+    marked: bool,
+    /// Since when it is known here as finished, and under the how manieth patch that was.
+    ended: Option<(Timestamp, u64)>,
 }
 
 /// What becomes of the place of a runner that has come free.
@@ -69,6 +84,17 @@ pub(super) enum Place {
     Open,
     /// It was left behind by a job that `replicas` may still include.
     Spent,
+}
+
+/// A finished runner that was counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Counted {
+    pub name: String,
+    /// When its job was recorded as finished.
+    pub finished: Option<Timestamp>,
+    /// It ended when the patch at hand was known already: the next one may have been computed before
+    /// that.
+    pub late: bool,
 }
 
 /// What a report changed.
@@ -88,6 +114,8 @@ pub(super) struct Change {
 #[derive(Debug, Default)]
 pub(super) struct Books {
     applied: i64,
+    /// Counts the patches that were seen.
+    patch: u64,
     /// `replicas` was computed without jobs recorded as finished up to then.
     counted_until: Option<Timestamp>,
     runners: BTreeMap<String, Entry>,
@@ -104,13 +132,19 @@ pub(super) struct Books {
     uncounted: Queue,
     /// The same, by until when the listener may take to say that it has left them out.
     unheard: Queue,
+    /// Those among them that the count on record is about.
+    marked: Queue,
     /// Finished and counted, without pod and Secret.
     settled: Queue,
     failed: Queue,
     outdated: Queue,
     stale: Queue,
-    /// Idle, but the service cannot be asked: the credentials are of no use.
-    unaskable: Queue,
+    /// Idle, but the service could not be asked: the credentials are of no use.
+    unasked: Queue,
+    /// By revision, what is in `idle` and `unregistered`.
+    askable_by_revision: BTreeSet<(i64, String)>,
+    /// By revision, what is in `unasked`.
+    unasked_by_revision: BTreeSet<(i64, String)>,
     /// Told something, by when to say it again.
     told: Queue,
     /// Refused, by when they may be asked again.
@@ -131,27 +165,42 @@ impl Books {
         let was_ready = old.as_ref().is_some_and(|old| old.report.ready);
         let was_lost = old.as_ref().is_some_and(|old| old.lost);
         let old_ended = old.as_ref().and_then(|old| old.ended);
+        let old_marked = old.as_ref().is_some_and(|old| old.marked);
         // one that was found finished and in deletion has been counted by a predecessor
         let by_a_predecessor = report.deleting && report.state == RunnerState::Finished;
         let was_counted = old.as_ref().map_or(by_a_predecessor, |old| old.counted);
-        let (mut told, mut rests) = old.map_or((None, None), |old| (old.told, old.rests));
+        let (mut told, mut rests, mut refusal) =
+            old.map_or((None, None, None), |old| (old.told, old.rests, old.refusal));
         let release_is_moot =
             class != Class::Pending && matches!(told, Some((RunnerCommand::Release, _)));
-        if matches!(class, Class::Deleting | Class::Leaving) || release_is_moot || report.refused {
+        let stays = report.refused.is_some();
+        if matches!(class, Class::Deleting | Class::Leaving) || release_is_moot || stays {
             told = None;
         }
-        if report.refused {
-            rests = Some(after(now, REST));
+        if let Some(why) = report.refused.clone() {
+            let (schedule, before) = match (&why, &refusal) {
+                (Refusal::Busy, Some((Refusal::Busy, count))) => (BUSY, *count),
+                (Refusal::Busy, _) => (BUSY, 0),
+                (Refusal::NotAsked(..), Some((Refusal::NotAsked(..), count))) => {
+                    (NOT_ASKED, *count)
+                }
+                (Refusal::NotAsked(..), _) => (NOT_ASKED, 0),
+            };
+            let count = before.saturating_add(1);
+            rests = now.saturating_add(schedule.plain(count)).ok();
+            refusal = Some((why, count));
         }
-        let ended = old_ended.or((class == Class::Finished).then_some(now));
+        let ended = old_ended.or((class == Class::Finished).then_some((now, self.patch)));
         let entry = Entry {
             ended,
+            marked: old_marked,
             lost: was_lost || (class == Class::Deleting && deprives(old_class, &report)),
             counted: was_counted || (class == Class::Finished && self.is_known_of(&report)),
             report,
             class,
             told,
             rests,
+            refusal,
         };
         let change = Change {
             place: self.place(old_class, was_counted, &entry),
@@ -197,71 +246,6 @@ impl Books {
         }
         let entry = self.unlink(name);
         entry.map_or(Place::Kept, |entry| self.left_by(entry.class, &entry))
-    }
-
-    /// Takes in up to when finished jobs are left out of `replicas`. Says whether that opens
-    /// places.
-    pub fn set_counted_until(&mut self, until: Option<Timestamp>) -> bool {
-        if until == self.counted_until {
-            return false;
-        }
-        // it hardly ever goes back; then nobody is called back who was let go
-        self.counted_until = until;
-        let mut opens = false;
-        while let Some((finished, name)) = self.uncounted.first().cloned()
-            && self.counted_until.is_some_and(|until| finished <= until)
-            && let Some(mut entry) = self.unlink(&name)
-        {
-            entry.counted = true;
-            self.link(name, entry);
-            opens = true;
-        }
-        opens
-    }
-
-    /// Whether finished runners are to be counted now under this patch.
-    ///
-    /// A listener that says which jobs it has left out will say so of these too. Until then
-    /// `replicas` may include them, under whichever patch it comes: one that crosses their end
-    /// is written later and computed earlier. Patch 0 says that nothing goes on.
-    pub fn has_to_count(&self, now: Timestamp, patch: i64) -> bool {
-        if self.counted_until.is_none() || patch == 0 {
-            return !self.uncounted.is_empty();
-        }
-        self.unheard.first().is_some_and(|(until, _)| *until <= now)
-    }
-
-    /// When [`Self::has_to_count`] will say so, unless the listener says something before.
-    pub fn counts_at(&self) -> Option<Timestamp> {
-        self.unheard.first().map(|(until, _)| *until)
-    }
-
-    /// Counts the finished runners that are to be. Gives those that were not counted before,
-    /// and when their jobs were recorded as finished.
-    pub fn count_finished(
-        &mut self,
-        now: Timestamp,
-        patch: i64,
-    ) -> Vec<(String, Option<Timestamp>)> {
-        let mut counted = Vec::new();
-        while self.has_to_count(now, patch)
-            && let Some((_, name)) = self.unheard.first().cloned()
-            && let Some(mut entry) = self.unlink(&name)
-        {
-            entry.counted = true;
-            counted.push((name.clone(), entry.report.job_finished));
-            self.link(name, entry);
-        }
-        counted
-    }
-
-    /// Whether `replicas` was computed without the job that was recorded as finished then.
-    pub fn is_counted(&self, finished: Option<Timestamp>) -> bool {
-        finished.is_some_and(|finished| self.counted_until.is_some_and(|until| finished <= until))
-    }
-
-    fn is_known_of(&self, report: &RunnerReport) -> bool {
-        self.is_counted(report.job_finished)
     }
 
     /// The applied revision that the runners are judged by.
@@ -331,11 +315,6 @@ impl Books {
         }
     }
 
-    /// Finished runners that no decision has counted and that `replicas` may include.
-    pub fn uncounted(&self) -> i64 {
-        i64::try_from(self.uncounted.len()).unwrap_or(i64::MAX)
-    }
-
     /// Runners that count as capacity.
     pub fn capacity(&self) -> i64 {
         self.count(Class::Pending) + self.count(Class::Running) + self.count(Class::Deleting)
@@ -380,10 +359,11 @@ impl Books {
         self.releases
     }
 
-    /// Why some runner does not get ready, or why one has failed.
+    /// Why some runner does not get ready, why one has failed, or why one cannot be asked to go.
     pub fn trouble(&self) -> Option<(String, String)> {
         let name = self.troubled.first()?;
-        self.runners.get(name)?.report.reason.clone()
+        let entry = self.runners.get(name)?;
+        not_asked(entry).or_else(|| entry.report.reason.clone())
     }
 
     /// The first runner that was rejected for its version under the applied revision.
@@ -423,18 +403,21 @@ impl Books {
         [grown, rested].into_iter().flatten().min()
     }
 
-    /// Any runner without a job that was told nothing and was made before `revision`.
-    pub fn next_idle(&self, revision: i64) -> Option<String> {
-        let made_before = |(_, name): &&(Timestamp, String)| {
-            self.runners
-                .get(name)
-                .is_some_and(|entry| entry.report.revision < revision)
-        };
-        self.idle
-            .iter()
-            .find(made_before)
-            .or_else(|| self.unregistered.iter().find(made_before))
-            .map(|(_, name)| name.clone())
+    /// Any runner without a job that was told nothing.
+    pub fn next_idle(&self) -> Option<String> {
+        head(&self.idle).or_else(|| head(&self.unregistered))
+    }
+
+    /// One that was made before `revision`.
+    pub fn next_idle_before(&self, revision: i64) -> Option<String> {
+        let (made, name) = self.askable_by_revision.first()?;
+        (*made < revision).then(|| name.clone())
+    }
+
+    /// Whether a runner was made before `revision` that could not be asked to go: it will be.
+    pub fn is_unasked_before(&self, revision: i64) -> bool {
+        let first = self.unasked_by_revision.first();
+        first.is_some_and(|(made, _)| *made < revision)
     }
 
     /// Any finished runner that was told nothing.
@@ -455,8 +438,8 @@ impl Books {
         head(&self.outdated)
     }
 
-    pub fn next_unaskable(&self) -> Option<String> {
-        head(&self.unaskable)
+    pub fn next_unasked(&self) -> Option<String> {
+        head(&self.unasked)
     }
 
     /// The oldest failed runner, if more than `kept` are there.
@@ -526,6 +509,9 @@ impl Books {
         for (queue, key) in self.queues_of(&entry) {
             queue.insert((key, name.clone()));
         }
+        if let Some(by_revision) = self.by_revision(&entry) {
+            by_revision.insert((entry.report.revision, name.clone()));
+        }
         if is_troubled(&entry) {
             self.troubled.insert(name.clone());
         }
@@ -543,18 +529,35 @@ impl Books {
         for (queue, key) in self.queues_of(&entry) {
             queue.remove(&(key, name.to_owned()));
         }
+        if let Some(by_revision) = self.by_revision(&entry) {
+            by_revision.remove(&(entry.report.revision, name.to_owned()));
+        }
         self.troubled.remove(name);
         Some(entry)
+    }
+
+    /// The order by revision that an entry stands in.
+    const fn by_revision(&mut self, entry: &Entry) -> Option<&mut BTreeSet<(i64, String)>> {
+        match (&entry.told, entry.rests, &entry.refusal, entry.class) {
+            (None, None, _, Class::Pending) => Some(&mut self.askable_by_revision),
+            (None, Some(_), Some((Refusal::NotAsked(..), _)), Class::Pending) => {
+                Some(&mut self.unasked_by_revision)
+            }
+            _ => None,
+        }
     }
 
     /// The queues that an entry stands in, with its place there.
     fn queues_of(&mut self, entry: &Entry) -> impl Iterator<Item = (&mut Queue, Timestamp)> {
         let created = entry.report.created;
         let mut third = None;
+        let mut fourth = None;
         let (own, second) = match (&entry.told, entry.rests, entry.class) {
             (Some((_, at)), _, _) => (Some((&mut self.told, after(*at, PATIENCE))), None),
             (None, Some(until), Class::Pending) => {
-                let second = is_unaskable(&entry.report).then_some((&mut self.unaskable, created));
+                let second = not_asked(entry)
+                    .is_some()
+                    .then_some((&mut self.unasked, created));
                 (Some((&mut self.resting, until)), second)
             }
             (None, None, Class::Pending) if entry.report.registered => {
@@ -564,8 +567,9 @@ impl Books {
             (None, _, Class::Finished) => {
                 let finished = entry.report.job_finished.unwrap_or(Timestamp::MAX);
                 let second = if !entry.counted {
-                    let ended = entry.ended.unwrap_or(created);
+                    let ended = entry.ended.map_or(created, |(time, _)| time);
                     third = Some((&mut self.unheard, after(ended, HEARING)));
+                    fourth = entry.marked.then_some((&mut self.marked, created));
                     Some((&mut self.uncounted, finished))
                 } else if entry.report.holds_resources {
                     None
@@ -579,7 +583,7 @@ impl Books {
             (None, _, Class::Stale) => (Some((&mut self.stale, created)), None),
             (None, _, Class::Running | Class::Deleting | Class::Leaving) => (None, None),
         };
-        [own, second, third].into_iter().flatten()
+        [own, second, third, fourth].into_iter().flatten()
     }
 }
 
@@ -607,17 +611,17 @@ fn is_troubled(entry: &Entry) -> bool {
     matches!(
         entry.class,
         Class::Pending | Class::Failed | Class::Outdated
-    ) && entry.report.reason.is_some()
+    ) && (entry.report.reason.is_some() || not_asked(entry).is_some())
 }
 
-/// Whether the service could not be asked for want of usable credentials.
-fn is_unaskable(report: &RunnerReport) -> bool {
-    report.reason.as_ref().is_some_and(|(word, _)| {
-        matches!(
-            word.as_str(),
-            "CredentialsMissing" | "ConfigInvalid" | "CredentialsRefused"
-        )
-    })
+/// Why the service could not be asked to let the runner go, while that stands.
+fn not_asked(entry: &Entry) -> Option<(String, String)> {
+    match (&entry.told, entry.rests, &entry.refusal) {
+        (None, Some(_), Some((Refusal::NotAsked(word, message), _))) => {
+            Some((word.clone(), message.clone()))
+        }
+        _ => None,
+    }
 }
 
 /// Counts one less of `id`.

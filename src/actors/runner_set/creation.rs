@@ -63,6 +63,10 @@ impl Creation {
                 None => return,
             };
         }
+        if self.slots.is_empty() {
+            // what is not wanted any more is not refused any more
+            self.error = None;
+        }
     }
 
     /// Takes a free name. Names do not repeat within a process, and hardly between two.

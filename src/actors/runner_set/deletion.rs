@@ -30,11 +30,11 @@ impl RunnerSetMachine {
             .or_else(|| self.books.next_failed(0))
             .or_else(|| self.books.next_stale())
             .or_else(|| self.books.next_outdated())
-            .or_else(|| self.books.next_unaskable())
+            .or_else(|| self.books.next_unasked())
         {
             self.tell(name, RunnerCommand::Delete, turn);
         }
-        while let Some(name) = self.books.next_idle(i64::MAX) {
+        while let Some(name) = self.books.next_idle() {
             self.tell(name, RunnerCommand::Release, turn);
         }
         turn.wake_at_some(self.books.next_rest_end());

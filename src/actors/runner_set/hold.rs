@@ -4,39 +4,110 @@
 //! pool every patch finds a finished runner, and would never let it grow.
 //!
 //! The cleanup marker says durably that there are such places, and this memory which. The next
-//! patch holds nothing: it was computed later.
+//! patch was computed later than the one at hand, but not certainly later than what happened while
+//! that one was known: places that came free then are held under the next patch too, unless the
+//! listener tells itself which jobs it has left out.
 
 use std::collections::BTreeMap;
 
+use super::books::Counted;
 use crate::clock::Timestamp;
+
+/// Whether the count of finished runners under the patch at hand is on record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Count {
+    /// There was none.
+    #[default]
+    Open,
+    /// It was written, and may be on record.
+    Written,
+    /// It is.
+    OnRecord,
+}
 
 /// The places held under one patch.
 #[derive(Debug, Default)]
 pub(super) struct Hold {
     patch: Option<i64>,
-    /// By the names of the runners that left them, with the time at which their jobs were
-    /// recorded as finished. Nothing while nobody knows which they are: a predecessor of this
-    /// process has counted runners under this patch.
-    places: Option<BTreeMap<String, Option<Timestamp>>>,
+    count: Count,
+    /// By the names of the runners that left them. Nothing while nobody knows which they are: a
+    /// predecessor of this process has counted runners under this patch.
+    places: Option<BTreeMap<String, Place>>,
+}
+
+/// A place that is held.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// When the job of the runner that left it was recorded as finished.
+    finished: Option<Timestamp>,
+    /// It came free when the patch at hand was known already.
+    late: bool,
 }
 
 impl Hold {
+    /// Whether no patch was seen so far.
+    pub const fn is_unknown(&self) -> bool {
+        self.patch.is_none()
+    }
+
+    /// Whether that is another patch than the one at hand.
+    pub fn is_another(&self, patch: i64) -> bool {
+        self.patch != Some(patch)
+    }
+
     /// Follows the set to its patch. `marker` is the patch under which finished runners were
-    /// last counted. Says whether the patch is certainly another than before: its number alone
-    /// does not, since the listener's begin again with the listener.
-    pub fn follow(&mut self, patch: i64, marker: i64) -> bool {
+    /// last counted; `telling` says that the listener tells which jobs it has left out. Says whether
+    /// the patch is certainly another than before: its number alone does not, since the listener's
+    /// begin again with the listener.
+    pub fn follow(&mut self, patch: i64, marker: i64, telling: bool) -> bool {
         if self.patch == Some(patch) {
             return false;
         }
         let by_a_predecessor = self.patch.is_none() && marker == patch;
-        self.places = (!by_a_predecessor).then(BTreeMap::new);
+        self.count = if by_a_predecessor {
+            Count::OnRecord
+        } else {
+            Count::Open
+        };
+        let before = self.places.take().unwrap_or_default();
+        let late = before
+            .into_iter()
+            .filter(|(_, place)| place.late && !telling);
+        let carried = late.map(|(name, place)| {
+            (
+                name,
+                Place {
+                    late: false,
+                    ..place
+                },
+            )
+        });
+        self.places = (!by_a_predecessor).then(|| carried.collect());
         self.patch.replace(patch).is_some()
     }
 
-    /// Holds the place of a runner. Twice is once.
-    pub fn keep(&mut self, name: String, finished: Option<Timestamp>) {
+    /// Whether the count under this patch is on record, by the marker that is.
+    pub fn is_count_on_record(&mut self, marker: i64) -> bool {
+        if self.count == Count::Written && self.patch == Some(marker) {
+            self.count = Count::OnRecord;
+        }
+        self.count == Count::OnRecord
+    }
+
+    /// The count under this patch is written, or found to be on record.
+    pub const fn write_count(&mut self) {
+        self.count = Count::Written;
+    }
+
+    /// Holds the place of a runner that was counted. Twice is once.
+    pub fn keep(&mut self, counted: Counted) {
         if let Some(places) = &mut self.places {
-            places.insert(name, finished);
+            let Counted {
+                name,
+                finished,
+                late,
+            } = counted;
+            places.insert(name, Place { finished, late });
         }
     }
 
@@ -53,7 +124,7 @@ impl Hold {
             return false;
         };
         let before = places.len();
-        places.retain(|_, finished| !is_counted(*finished));
+        places.retain(|_, place| !is_counted(place.finished));
         places.len() < before
     }
 

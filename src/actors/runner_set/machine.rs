@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use super::books::{Books, Place};
+use super::books::{Books, Counted, Place};
 use super::creation::Creation;
 use super::failing::Failing;
 use super::hold::Hold;
@@ -214,7 +214,11 @@ impl RunnerSetMachine {
             Place::Kept => {}
             // before all are known, it may be long since
             Place::Open => self.lost |= self.synced,
-            Place::Spent => self.hold.keep(name, finished),
+            Place::Spent => self.hold.keep(Counted {
+                name,
+                finished,
+                late: true,
+            }),
         }
     }
 
@@ -332,13 +336,23 @@ impl RunnerSetMachine {
             self.rejected = None;
         }
         // a new patch is decided on even when a runner carries its number already
-        self.lost |= self.hold.follow(set.spec.patch_id, cleanup_patch(set));
+        let telling = counted_until(set).is_some();
+        let patch = set.spec.patch_id;
+        if self.hold.is_another(patch) {
+            self.books.begin_patch();
+        }
+        let is_first = self.hold.is_unknown();
+        self.lost |= self.hold.follow(patch, cleanup_patch(set), telling);
+        if is_first && self.hold.is_count_on_record(cleanup_patch(set)) {
+            // a predecessor has written it, and died before it was carried out
+            self.books.mark_finished();
+        }
         self.lost |= self.books.set_counted_until(counted_until(set));
         // the ids of our listener begin again with it, and may meet the one that stands
         let replicas = set.spec.replicas.unwrap_or(0);
         let before = self.replicas.replace(replicas);
         let is_another = before.is_some_and(|before| before != replicas);
-        self.lost |= is_another && counted_until(set).is_some();
+        self.lost |= is_another && telling;
         let books = &self.books;
         self.lost |= self
             .hold

@@ -139,6 +139,7 @@ impl RunnerSetMachine {
                     self.write_proxy(wanted, turn);
                 }
                 Ok(None) => {
+                    self.proxy.problem = None;
                     self.clear_unused_proxy(set, turn);
                     return true;
                 }

@@ -18,11 +18,13 @@ impl RunnerSetMachine {
         turn: &mut Turn<Self>,
     ) {
         self.creation.trim(0);
-        while let Some(name) = self.books.next_idle(target) {
-            self.tell(name, RunnerCommand::Release, turn);
-        }
+        self.release_before(target, turn);
         if self.books.releases() > 0 || !self.creation.is_empty() {
             return;
+        }
+        if self.books.is_unasked_before(target) {
+            // none counts as let go that the service was not asked about
+            return turn.wake_at_some(self.books.next_rest_end());
         }
         if !self.proxy.refresh_for(target) {
             self.keep_proxy(set, turn);
@@ -42,6 +44,14 @@ impl RunnerSetMachine {
         };
         if self.write_marks(set, &marks, turn) {
             self.failing.reset();
+        }
+    }
+
+    /// Asks idle runners to go that were made before `revision`. One that the service keeps is asked
+    /// again after a rest: the job that it was kept for may have been taken back.
+    pub(super) fn release_before(&mut self, revision: i64, turn: &mut Turn<Self>) {
+        while let Some(name) = self.books.next_idle_before(revision) {
+            self.tell(name, RunnerCommand::Release, turn);
         }
     }
 
@@ -97,7 +107,7 @@ impl RunnerSetMachine {
     /// Under a rejected revision: runners without a job are let go, none is made.
     pub(super) fn stand_still(&mut self, set: &EphemeralRunnerSet, turn: &mut Turn<Self>) {
         self.creation.trim(0);
-        while let Some(name) = self.books.next_idle(i64::MAX) {
+        while let Some(name) = self.books.next_idle() {
             self.tell(name, RunnerCommand::Release, turn);
         }
         while let Some(name) = self.books.next_stale() {

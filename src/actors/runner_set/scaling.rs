@@ -1,7 +1,7 @@
 //! How many runners there are to be: the decision on counts and the listener's patch.
 
 use super::books::Class;
-use super::machine::{RunnerSetMachine, cleanup_patch};
+use super::machine::{RunnerSetMachine, applied_revision, cleanup_patch};
 use super::status::Marks;
 use crate::actors::runner::turn::Turn;
 use crate::api::EphemeralRunnerSet;
@@ -22,6 +22,9 @@ impl RunnerSetMachine {
         if self.books.count(Class::Stale) > 0 {
             return;
         }
+        let revision = set.spec.actionable_revision.unwrap_or(0);
+        self.release_before(revision.min(applied_revision(set)), turn);
+        turn.wake_at_some(self.books.next_rest_end());
         let is_due = self.is_due(set);
         if !is_due && !self.unsure && self.creation.is_empty() {
             return;
@@ -72,20 +75,25 @@ impl RunnerSetMachine {
     /// go and holds their places. Says whether it did either: nothing else is decided on the
     /// same input.
     fn count_finished(&mut self, set: &EphemeralRunnerSet, turn: &mut Turn<Self>) -> bool {
-        let patch = set.spec.patch_id;
-        if !self.books.has_to_count(turn.now, patch) {
+        let (patch, marker) = (set.spec.patch_id, cleanup_patch(set));
+        let on_record = self.hold.is_count_on_record(marker);
+        if !self.books.has_to_count(turn.now, patch, on_record) {
             turn.wake_at_some(self.books.counts_at());
             return false;
         }
-        if cleanup_patch(set) != patch {
+        if !on_record {
+            self.books.mark_finished();
+            self.hold.write_count();
+        }
+        if marker != patch {
             let marks = Marks {
                 cleanup_patch: Some(patch),
                 ..Marks::default()
             };
             return self.write_marks(set, &marks, turn);
         }
-        for (name, finished) in self.books.count_finished(turn.now, patch) {
-            self.hold.keep(name, finished);
+        for counted in self.books.count_finished(turn.now, patch) {
+            self.hold.keep(counted);
         }
         self.clear_settled(turn);
         true

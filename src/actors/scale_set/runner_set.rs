@@ -16,7 +16,9 @@ use super::vocabulary::ScaleSetTag;
 use crate::actors::owned::Verb;
 use crate::actors::owned::{Ownership, owner_patch, ownership};
 use crate::actors::tracked::Presence;
-use crate::api::{AutoscalingRunnerSet, EphemeralRunnerSet, EphemeralRunnerSetPhase};
+use crate::api::{
+    AutoscalingRunnerSet, EphemeralRunnerSet, EphemeralRunnerSetPhase, EphemeralRunnerSetSpec,
+};
 use crate::messages::{EventSeverity, Kind, KubeObject, KubeRequest, ObjectRef};
 use crate::resources::ephemeral_runner_set;
 use crate::semantic::{deep_equal, drift};
@@ -134,7 +136,11 @@ impl ScaleSetMachine {
                 });
                 if sent {
                     let difference = change.difference.unwrap_or_default();
-                    self.announce_revision(ars, revision, &difference, step);
+                    if revision > Revisions::of(live).highest() {
+                        self.announce_revision(ars, revision, &difference, step);
+                    } else {
+                        self.announce_last_revision(ars, live, step);
+                    }
                 }
             }
             return Standing {
@@ -178,6 +184,22 @@ impl ScaleSetMachine {
             message,
             step,
         );
+    }
+
+    /// A person may have written the last revision there is.
+    fn announce_last_revision(
+        &mut self,
+        ars: &AutoscalingRunnerSet,
+        live: &EphemeralRunnerSet,
+        step: &mut Step,
+    ) {
+        let message = format!(
+            "revision {} is the last there is: only new runners have the changed spec; delete {} to \
+             begin again",
+            i64::MAX,
+            live.reference(),
+        );
+        self.announce(ars, EventSeverity::Warning, "LastRevision", message, step);
     }
 
     /// Whether the live one is ours and stays. If not, it is removed, waited for, or named to a
@@ -271,6 +293,10 @@ impl Revisions {
         }
     }
 
+    fn highest(self) -> i64 {
+        self.wanted.max(self.applied)
+    }
+
     /// Whether nothing is left to apply.
     const fn agree(self) -> bool {
         self.applied >= self.wanted
@@ -309,11 +335,18 @@ struct Change {
 
 fn change(live: &EphemeralRunnerSet, desired: &EphemeralRunnerSet) -> Change {
     let (known, wanted) = (&live.spec, &desired.spec);
-    let new_spec = !deep_equal(&known.ephemeral_runner_spec, &wanted.ephemeral_runner_spec);
-    let new_metadata = !deep_equal(
-        &known.ephemeral_runner_metadata,
-        &wanted.ephemeral_runner_metadata,
-    );
+    // each field is either compared or known not to be: a new one has to be put here
+    let EphemeralRunnerSetSpec {
+        ephemeral_runner_spec,
+        ephemeral_runner_metadata,
+        // the listener's
+        replicas: _,
+        patch_id: _,
+        // it follows from the others
+        actionable_revision: _,
+    } = wanted;
+    let new_spec = !deep_equal(&known.ephemeral_runner_spec, ephemeral_runner_spec);
+    let new_metadata = !deep_equal(&known.ephemeral_runner_metadata, ephemeral_runner_metadata);
     let mut change = Change::default();
     let mut spec = Map::new();
     if new_spec {
@@ -345,9 +378,8 @@ fn change(live: &EphemeralRunnerSet, desired: &EphemeralRunnerSet) -> Change {
     change.what = json!([spec, body]).to_string();
     // a correction of the runner metadata also counts as one of what was rejected
     if new_spec || (new_metadata && is_rejected(live)) {
-        let revision = known.actionable_revision.unwrap_or(0).max(applied(live));
         // a person may have written the last one there is
-        let revision = revision.saturating_add(1);
+        let revision = Revisions::of(live).highest().saturating_add(1);
         spec.insert("actionableRevision".to_owned(), json!(revision));
         change.revision = Some(revision);
     }

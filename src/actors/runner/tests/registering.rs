@@ -176,7 +176,7 @@ fn a_release_is_refused_once_when_the_service_has_given_the_runner_a_job() {
     hand.tell(RunnerCommand::Release);
     let asked = hand.actions(Tag::Remove, refused(ActionsErrorKind::JobStillRunning));
     assert!(asked.is_empty());
-    assert!(hand.report.take().unwrap().refused);
+    assert!(hand.report.take().unwrap().refused.is_some());
     hand.tick();
     assert_eq!(hand.report, None);
 }
@@ -188,7 +188,7 @@ fn a_release_of_a_runner_with_a_job_is_refused_without_asking() {
         Some(pod_in(21, "Running", running(), running())),
     );
     assert!(hand.tell(RunnerCommand::Release).is_empty());
-    assert!(hand.report.unwrap().refused);
+    assert!(hand.report.unwrap().refused.is_some());
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn a_job_recorded_while_the_service_is_asked_keeps_the_runner() {
     hand.tell(RunnerCommand::Release);
     let started = er(22, with_job(json!({ "ready": true })));
     assert!(hand.sees_runner(started).is_empty());
-    assert!(hand.report.take().unwrap().refused);
+    assert!(hand.report.take().unwrap().refused.is_some());
     for answer in [
         refused(ActionsErrorKind::JobStillRunning),
         Ok(ActionsAnswer::Done),

@@ -1,8 +1,8 @@
 //! Counts and queues, report by report.
 
-use super::super::books::{Books, Class, Place};
+use super::super::books::{Books, Class, Counted, Place};
 use crate::clock::{Timestamp, after};
-use crate::messages::{RunnerCommand, RunnerReport, RunnerState};
+use crate::messages::{Refusal, RunnerCommand, RunnerReport, RunnerState};
 
 fn now() -> Timestamp {
     after(Timestamp::UNIX_EPOCH, 1_800_000_000)
@@ -23,7 +23,7 @@ fn report(name: &str, state: RunnerState) -> RunnerReport {
         lost: false,
         registered: true,
         ready: false,
-        refused: false,
+        refused: None,
         reason: None,
     }
 }
@@ -301,8 +301,15 @@ fn finished_runners_are_counted_once_and_go_when_nothing_of_them_is_left() {
     books.put(now(), ended(bare("bare"), end()));
     assert_eq!(books.uncounted(), 2);
     assert_eq!(books.next_settled(), None, "nobody goes uncounted");
-    let counted = [("bare".to_owned(), Some(end())), ("holds".to_owned(), None)];
-    assert_eq!(books.count_finished(now(), 5), counted);
+    assert_eq!(books.count_finished(now(), 5), [], "it is not on record");
+    books.mark_finished();
+    let counted = |name: &str, finished| Counted {
+        name: name.to_owned(),
+        finished,
+        late: true,
+    };
+    let both = [counted("bare", Some(end())), counted("holds", None)];
+    assert_eq!(books.count_finished(now(), 5), both);
     let again = books.count_finished(now(), 5);
     assert_eq!((books.uncounted(), again), (0, Vec::new()));
     assert_eq!(books.next_settled().as_deref(), Some("bare"));
@@ -351,7 +358,10 @@ fn where_the_listener_says_whom_it_left_out_its_word_is_waited_for() {
         // saying it again does not begin the wait anew
         books.put(after(now(), 30), report("unknown", Finished));
         let then = after(now(), seconds);
-        assert_eq!(books.has_to_count(then, patch), counts, "{name}");
+        assert_eq!(books.has_to_count(then, patch, false), counts, "{name}");
+        if counts {
+            books.mark_finished();
+        }
         let counted = books.count_finished(then, patch).len();
         assert_eq!(counted, if counts { 2 } else { 0 }, "{name}");
         let left = if counts { 0 } else { 2 };
@@ -377,7 +387,7 @@ fn a_refused_runner_rests_for_thirty_seconds() {
     books.tell(now(), "r", RunnerCommand::Release);
     assert_eq!((books.next_surplus(now()), books.releases()), (None, 1));
     let refused = RunnerReport {
-        refused: true,
+        refused: Some(Refusal::Busy),
         ..report("r", RunnerState::Pending)
     };
     books.put(now(), refused);

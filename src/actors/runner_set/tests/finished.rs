@@ -318,6 +318,8 @@ fn the_ids_wrap() {
     );
     assert_eq!(world.marker(), 2);
     world.scale(4, 3);
+    assert_eq!(world.live().len(), 3, "computed before the end, maybe");
+    world.scale(4, 4);
     assert_eq!(world.live().len(), 4);
     is_sound(&world);
 }

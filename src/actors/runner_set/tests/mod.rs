@@ -5,6 +5,7 @@ mod decisions;
 mod faults;
 mod finished;
 mod messages;
+mod orders;
 mod revisions;
 mod scaling;
 mod world;

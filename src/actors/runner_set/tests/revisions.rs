@@ -339,6 +339,187 @@ fn the_deletion_of_an_outdated_set_clears_it_up() {
     assert!(world.registered.is_empty());
 }
 
+/// What the service or the credentials may answer, so that it is not known whether a runner has a
+/// job.
+const NOT_ASKED: [(ActionsErrorKind, &str); 3] = [
+    (ActionsErrorKind::Credentials, "CredentialsMissing"),
+    (ActionsErrorKind::Config, "ConfigInvalid"),
+    (ActionsErrorKind::Unauthorized, "CredentialsRefused"),
+];
+
+#[test]
+fn a_revision_is_not_applied_while_a_runner_could_not_be_asked_to_go() {
+    for restarted in [false, true] {
+        for (kind, word) in NOT_ASKED {
+            let mut world = World::new();
+            world.scale(3, 1);
+            world.refuse_calls.insert("remove_runner", kind);
+            image(&mut world, "img:2", 2);
+            world.advance(20);
+            assert_eq!((applied(&world), world.live().len()), (1, 3), "{word}");
+            world.advance(680);
+            assert_eq!((applied(&world), world.live().len()), (1, 3), "{word}");
+            let problem = world.report.clone().unwrap().problem.unwrap();
+            assert_eq!(problem.0, word);
+            if restarted {
+                world.restart();
+            }
+            world.refuse_calls.clear();
+            world.advance(60);
+            assert_eq!((applied(&world), world.live().len()), (2, 3), "{word}");
+            for name in world.live() {
+                let revision = world.annotation(&name, annotations::ACTIONABLE_REVISION);
+                assert_eq!(revision, "2", "{word}");
+            }
+            let problem = world.report.clone().unwrap().problem;
+            assert_eq!(problem, None, "{word}: it is over");
+            assert!(world.violations.is_empty(), "{:?}", world.violations);
+        }
+    }
+}
+
+#[test]
+fn what_kept_a_runner_from_being_asked_is_forgotten_when_nobody_wants_it_to_go() {
+    for (kind, word) in NOT_ASKED {
+        let mut world = World::new();
+        world.scale(2, 0);
+        world.refuse_calls.insert("remove_runner", kind);
+        world.scale(1, 0);
+        world.advance(700);
+        assert_eq!(world.report.clone().unwrap().problem.unwrap().0, word);
+        world.scale(2, 0);
+        world.refuse_calls.clear();
+        world.advance(60);
+        assert_eq!(world.report.clone().unwrap().problem, None, "{word}");
+        assert_eq!(world.created.len(), 2);
+    }
+}
+
+#[test]
+fn an_answer_of_the_service_ends_the_trouble_also_when_it_says_that_a_job_runs() {
+    for (kind, word) in NOT_ASKED {
+        let mut world = World::new();
+        world.scale(1, 1);
+        for registered in world.registered.values_mut() {
+            registered.busy = true;
+        }
+        world.refuse_calls.insert("remove_runner", kind);
+        image(&mut world, "img:2", 2);
+        world.advance(700);
+        assert_eq!(world.report.clone().unwrap().problem.unwrap().0, word);
+        world.refuse_calls.clear();
+        world.advance(60);
+        assert_eq!(world.report.clone().unwrap().problem, None, "{word}");
+        assert_eq!((applied(&world), world.created.len()), (2, 1));
+    }
+}
+
+#[test]
+fn a_runner_that_was_kept_for_a_job_is_asked_again_after_the_revision_was_applied() {
+    for restarted in [false, true] {
+        let mut world = World::new();
+        world.scale(1, 1);
+        let name = world.live().remove(0);
+        for registered in world.registered.values_mut() {
+            registered.busy = true;
+        }
+        image(&mut world, "img:2", 2);
+        world.advance(10);
+        assert_eq!((applied(&world), world.live()), (2, vec![name.clone()]));
+        if restarted {
+            world.restart();
+        }
+        // the job was cancelled before it began
+        world.end_job(&name);
+        world.advance(60);
+        assert!(!world.live().contains(&name), "{:#?}", world.log);
+        assert_eq!(world.live().len(), 1);
+        assert!(world.violations.is_empty(), "{:?}", world.violations);
+    }
+}
+
+#[test]
+fn a_runner_with_a_job_that_nobody_has_heard_of_is_asked_less_and_less_often() {
+    let mut world = World::new();
+    world.scale(1, 1);
+    for registered in world.registered.values_mut() {
+        registered.busy = true;
+    }
+    image(&mut world, "img:2", 2);
+    world.advance(3_600);
+    let asked = world.count("remove_runner");
+    assert!((20..=33).contains(&asked), "{asked} times in an hour");
+}
+
+/// The job is recorded while the service takes the registration back.
+#[test]
+fn a_runner_that_was_given_a_job_meanwhile_stays_although_the_service_let_it_go() {
+    let mut world = World::new();
+    world.scale(1, 1);
+    let name = world.live().remove(0);
+    world.hang.push("RemoveRunner");
+    image(&mut world, "img:2", 2);
+    assert_eq!(world.live(), [name.as_str()]);
+    world.busy(&name);
+    world.end_job(&name);
+    world.unhang();
+    world.advance(300);
+    assert_eq!(world.live(), [name.as_str()], "{:#?}", world.log);
+    assert_eq!(world.names(Kind::Pod), [name]);
+    assert_eq!(world.count("delete"), 0);
+    assert_eq!(applied(&world), 2);
+}
+
+#[test]
+fn the_last_revision_there_is_keeps_nobody() {
+    // (name, whether the runners' version is rejected)
+    for (name, rejected) in [("a set that runs", false), ("one that is parked", true)] {
+        let mut world = World::new();
+        world.set_spec(json!({ "actionableRevision": i64::MAX }));
+        world.scale(3, 1);
+        assert_eq!(applied(&world), i64::MAX, "{name}");
+        let names = world.live();
+        if rejected {
+            world.exit(&names[0], 7);
+            world.advance(10);
+            assert_eq!(phase(&world), EphemeralRunnerSetPhase::Outdated);
+            assert_eq!(world.live(), names[..1], "{name}: idle ones are let go");
+        }
+        world.delete(Kind::EphemeralRunnerSet, SET);
+        world.advance(30);
+        assert!(world.names(Kind::EphemeralRunner).is_empty(), "{name}");
+        assert!(world.names(Kind::EphemeralRunnerSet).is_empty(), "{name}");
+        assert!(world.registered.is_empty(), "{name}");
+    }
+}
+
+#[test]
+fn numbers_at_their_ends_are_taken_as_they_are() {
+    // (field, value, runners alive)
+    for (spec, alive) in [
+        (json!({ "replicas": i64::MIN, "patchID": 0 }), 0),
+        (json!({ "replicas": -1, "patchID": 7 }), 2),
+        (json!({ "replicas": 3, "patchID": i64::MAX }), 3),
+        (json!({ "replicas": 3, "patchID": i64::MIN }), 3),
+        (json!({ "replicas": 3, "patchID": -1 }), 3),
+        (json!({ "actionableRevision": i64::MIN }), 2),
+        (json!({ "actionableRevision": i64::MAX }), 2),
+    ] {
+        let mut world = World::new();
+        world.scale(2, 1);
+        world.set_spec(spec.clone());
+        world.advance(30);
+        assert_eq!(world.live().len(), alive, "{spec}: {:#?}", world.log);
+        let requests = world.requests;
+        world.advance(3_600);
+        assert_eq!(world.requests, requests, "{spec}: it rests");
+        world.delete(Kind::EphemeralRunnerSet, SET);
+        world.advance(60);
+        assert!(world.names(Kind::EphemeralRunnerSet).is_empty(), "{spec}");
+        assert!(world.registered.is_empty(), "{spec}");
+    }
+}
+
 fn position(world: &World, beginning: &str) -> usize {
     world
         .log

@@ -11,7 +11,7 @@ use crate::messages::{Kind, ObjectRef};
 #[derive(Default)]
 pub(super) struct Jobs {
     /// Runners that were alive when the patch at hand was written, and all made since.
-    under_patch: BTreeSet<String>,
+    pub(super) under_patch: BTreeSet<String>,
     /// Runners that ever had a job, or ended well without.
     spent: BTreeSet<String>,
     /// When the jobs' ends were recorded.

@@ -73,6 +73,12 @@ pub struct Registered {
     pub busy: bool,
 }
 
+/// A patch that a listener has computed: who was alive then, and up to when it knows of ends.
+struct Computed {
+    alive: BTreeSet<String>,
+    until: Option<Timestamp>,
+}
+
 #[derive(Default)]
 pub struct World {
     pub now: Timestamp,
@@ -106,6 +112,10 @@ pub struct World {
     /// Reasons of the runners' events.
     pub events: Vec<&'static str>,
     pub violations: Vec<String>,
+    /// A revision that is applied excuses no runner for a job that is done: there is no restart.
+    pub strict: bool,
+    /// The patch that the listener has computed and not written.
+    computed: Option<Computed>,
     jobs: Jobs,
 }
 
@@ -189,6 +199,29 @@ impl World {
             &target,
             &json!({ "metadata": { "annotations": stamps }, "spec": spec }),
         );
+        self.settle();
+    }
+
+    /// A listener computes its next patch, and knows of no end that comes later. `telling` says
+    /// that it is ours.
+    pub fn compute(&mut self, telling: bool) {
+        self.computed = Some(Computed {
+            alive: self.alive().into_iter().collect(),
+            until: self.jobs.last_end().filter(|_| telling),
+        });
+    }
+
+    /// It writes the patch that it has computed.
+    pub fn write_computed(&mut self, replicas: i64, patch: i64) {
+        let computed = self.computed.take().unwrap();
+        self.jobs.under_patch = computed.alive;
+        let target = ObjectRef::new(Kind::EphemeralRunnerSet, NAMESPACE, SET);
+        let mut body = json!({ "spec": { "replicas": replicas, "patchID": patch } });
+        if let Some(until) = computed.until {
+            let stamps = json!({ annotations::JOBS_COUNTED_UNTIL: until.to_string() });
+            body["metadata"] = json!({ "annotations": stamps });
+        }
+        self.merge(&target, &body);
         self.settle();
     }
 
@@ -298,6 +331,14 @@ impl World {
     /// Lets go on what hangs.
     pub fn unhang(&mut self) {
         self.hang.clear();
+        let hanging = std::mem::take(&mut self.hanging);
+        self.inbox.extend(hanging);
+        self.settle();
+    }
+
+    /// Lets go on what hangs for want of one of the parts.
+    pub fn unhang_part(&mut self, part: &'static str) {
+        self.hang.retain(|one| *one != part);
         let hanging = std::mem::take(&mut self.hanging);
         self.inbox.extend(hanging);
         self.settle();

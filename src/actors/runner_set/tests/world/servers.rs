@@ -246,7 +246,7 @@ impl World {
                 if lock.is_some() && lock.as_deref() != version {
                     return Err(kube_error(KubeErrorKind::Conflict));
                 }
-                if !body["status"]["appliedActionableRevision"].is_null() {
+                if !self.strict && !body["status"]["appliedActionableRevision"].is_null() {
                     // it takes the marker back, and with it what a successor could know
                     self.begin_patch();
                 }
