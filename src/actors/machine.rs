@@ -78,10 +78,11 @@ impl Topic for RunnerCommand {
         match self {
             Self::Delete => "delete",
             Self::Release => "release",
+            Self::TryAgain => "try again",
         }
     }
     fn holds(&self) -> bool {
-        true
+        !matches!(self, Self::TryAgain)
     }
 }
 

@@ -177,6 +177,12 @@ impl<T: KubeObject> Tracked<T> {
         self.last_error = None;
     }
 
+    /// Lets the next request go at once; why the last one failed stays known.
+    pub const fn hurry(&mut self) {
+        self.failures = 0;
+        self.not_before = None;
+    }
+
     /// Why the last request failed; `None` after one that succeeded.
     #[must_use]
     pub const fn last_error(&self) -> Option<&KubeError> {

@@ -48,6 +48,9 @@ pub mod annotations {
     /// not after it, so the places of those runners are to be filled at once. ARC's listener
     /// writes none; then the rule of `finishedRunnerCleanupPatchID` alone holds.
     pub const JOBS_COUNTED_UNTIL: &str = "impresario.dev/jobs-counted-until";
+    /// Written by our listener on the EphemeralRunnerSet in each patch, which it names: see
+    /// [`listener_patch`](crate::api::listener_patch). So a patch of any other is told from ours.
+    pub const LISTENER_PATCH: &str = "impresario.dev/listener-patch";
     /// resourceVersion of the config Secret that a listener pod was built from.
     pub const LISTENER_CONFIG_RESOURCE_VERSION: &str =
         "actions.github.com/listener-config-resource-version";

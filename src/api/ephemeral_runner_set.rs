@@ -92,3 +92,9 @@ pub enum EphemeralRunnerSetPhase {
     /// A runner of the applied revision was rejected for its version.
     Outdated,
 }
+
+/// How our listener names a patch of its own, beside it.
+#[must_use]
+pub fn listener_patch(patch_id: i64, replicas: i64) -> String {
+    format!("{replicas} by patch {patch_id}")
+}

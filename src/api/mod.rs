@@ -45,6 +45,7 @@ pub use ephemeral_runner::{
 };
 pub use ephemeral_runner_set::{
     EphemeralRunnerSet, EphemeralRunnerSetPhase, EphemeralRunnerSetSpec, EphemeralRunnerSetStatus,
+    listener_patch,
 };
 pub use fields::{CRD_COMMAND, Field, MissingFields, Section};
 pub use listener_config::{ListenerConfig, ListenerVault, ListenerVaultProxy};

@@ -21,7 +21,9 @@ use super::scaler::{Patch, Publication};
 use super::session::{Record, Recording};
 use crate::actions::JobDetails;
 use crate::api::constants::annotations;
-use crate::api::{EphemeralRunner, EphemeralRunnerPhase, EphemeralRunnerSet, Section};
+use crate::api::{
+    EphemeralRunner, EphemeralRunnerPhase, EphemeralRunnerSet, Section, listener_patch,
+};
 use crate::clock::{Clock, Timestamp};
 use crate::kube_io::{CustomApi, ServedFields, raised};
 
@@ -159,9 +161,10 @@ impl Recorder {
         }
         let until = self.stamps.tell(tells_of_finished);
         let said = (tells_of_finished || behind).then_some(until);
-        if self.write(publication.body(said)).await? {
+        let body = |until| stamped(publication.body(until), patch);
+        if self.write(body(said)).await? {
             // it could not be read, was made anew, or has come back from a backup
-            self.write(publication.body(Some(until))).await?;
+            self.write(body(Some(until))).await?;
         }
         Ok(())
     }
@@ -267,6 +270,13 @@ impl Recorder {
             format!("runner {name} changed {ATTEMPTS} times between reading and writing it"),
         ))
     }
+}
+
+/// Says in a patch of the set that it is ours.
+fn stamped(mut body: Value, patch: Patch) -> Value {
+    let stamp = listener_patch(patch.patch_id, patch.replicas);
+    body["metadata"]["annotations"][annotations::LISTENER_PATCH] = json!(stamp);
+    body
 }
 
 /// When the runner's job was recorded as finished.

@@ -22,7 +22,7 @@ pub use input::{Input, NoReport};
 pub use kube::{KubeAnswer, KubeError, KubeErrorKind, KubeRequest};
 pub use object::{Kind, KubeObject, Object, ObjectRef};
 pub use scale_set::{
-    ListenerCommand, ListenerDirective, ListenerReport, Refusal, Rejected, RunnerCommand,
+    Launch, ListenerCommand, ListenerDirective, ListenerReport, Refusal, Rejected, RunnerCommand,
     RunnerCounts, RunnerDirective, RunnerReport, RunnerSetDirective, RunnerSetReport, RunnerState,
     ScaleSetDirective,
 };

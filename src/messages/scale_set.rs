@@ -161,6 +161,8 @@ pub enum RunnerCommand {
     Release,
     /// Delete yourself: you are finished, failed, stale, or rejected.
     Delete,
+    /// There may be room now where a quota left none: try at once.
+    TryAgain,
 }
 
 /// What a runner tells its runner set, whenever any of it has changed.
@@ -193,6 +195,8 @@ pub struct RunnerReport {
     /// Whether its pod should have gone by now, and hangs: its node may be lost. `reason` says so
     /// then, whatever else is the matter.
     pub lost: bool,
+    /// How far it is on its way to a pod.
+    pub launch: Launch,
     /// Whether its id in the Actions service is on record.
     pub registered: bool,
     /// Whether its pod is ready.
@@ -201,6 +205,17 @@ pub struct RunnerReport {
     pub refused: Option<Refusal>,
     /// Why it failed, was rejected, or does not get ready: one word and a sentence.
     pub reason: Option<(String, String)>,
+}
+
+/// How far a runner is on its way to a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Launch {
+    /// It has none so far.
+    UnderWay,
+    /// A quota leaves no room for its pod or its Secret.
+    Crowded,
+    /// The API server has accepted its pod.
+    Done,
 }
 
 /// Why a runner that was to be released stays.

@@ -17,8 +17,8 @@ use crate::api::EphemeralRunner;
 use crate::clock::{Timestamp, after};
 use crate::messages::{
     Effect, EventSeverity, Input, Kind, KubeAnswer, KubeError, KubeErrorKind, KubeObject,
-    KubeRequest, NoDirective, NoReport, Object, ObjectRef, Refusal, RunnerCommand, RunnerReport,
-    RunnerState,
+    KubeRequest, Launch, NoDirective, NoReport, Object, ObjectRef, Refusal, RunnerCommand,
+    RunnerReport, RunnerState,
 };
 use crate::resources::ControllerSettings;
 
@@ -259,6 +259,11 @@ impl RunnerMachine {
                 self.asked = Asked::Release;
             }
             RunnerCommand::Release => {}
+            RunnerCommand::TryAgain => {
+                self.quota_retry = None;
+                self.secret.hurry();
+                self.pod.hurry();
+            }
         }
     }
 
@@ -338,15 +343,8 @@ impl RunnerMachine {
             }
             KubeErrorKind::QuotaExceeded => {
                 self.quota_retry = Some(after(turn.now, QUOTA_RETRY));
-                if self.quota_since.is_none() {
-                    self.quota_since = Some(turn.now);
-                    self.event(
-                        turn,
-                        EventSeverity::Warning,
-                        "QuotaExceeded",
-                        error.message.clone(),
-                    );
-                }
+                // the set says so once for all
+                self.quota_since.get_or_insert(turn.now);
             }
             _ => {}
         }
@@ -468,6 +466,11 @@ impl RunnerMachine {
             (self.own_pod(er), self.own_secret(er)),
             (Own::Absent | Own::Foreign, Own::Absent | Own::Foreign)
         );
+        report.launch = match self.own_pod(er) {
+            Own::Ours(_) => Launch::Done,
+            _ if self.quota_since.is_some() => Launch::Crowded,
+            _ => report.launch,
+        };
         // of one that has its pod, what went wrong with a call counts while it is asked to go
         let calls = self.asked == Asked::Release || !matches!(self.own_pod(er), Own::Ours(_));
         if report.reason.is_none() && report.state == RunnerState::Pending && calls {

@@ -6,7 +6,7 @@
 use crate::api::constants::annotations;
 use crate::api::{EphemeralRunner, EphemeralRunnerPhase};
 use crate::clock::Timestamp;
-use crate::messages::{RunnerReport, RunnerState};
+use crate::messages::{Launch, RunnerReport, RunnerState};
 
 /// The report that follows from the object alone. Whatever it does not say is taken for the
 /// worse: a pod or Secret may exist.
@@ -28,6 +28,7 @@ pub fn view(er: &EphemeralRunner) -> RunnerReport {
         deleting: is_deleting(er),
         holds_resources: true,
         lost: false,
+        launch: launch(er),
         registered: runner_id(er).is_some(),
         ready: status.is_some_and(|status| status.ready),
         refused: None,
@@ -62,6 +63,19 @@ pub fn job_ended(er: &EphemeralRunner) -> bool {
 pub fn job_finished(er: &EphemeralRunner) -> Option<Timestamp> {
     let finished = er.status.as_ref()?.job_finished_at.as_ref()?;
     Some(finished.0)
+}
+
+/// How far it is on its way to a pod, as far as that is on record.
+fn launch(er: &EphemeralRunner) -> Launch {
+    let status = er.status.as_ref();
+    let reason = status.and_then(|status| status.reason.as_deref());
+    if reason == Some("QuotaExceeded") && !is_done(er) {
+        Launch::Crowded
+    } else if status.is_some_and(|status| status.ready) || has_job(er) || is_done(er) {
+        Launch::Done
+    } else {
+        Launch::UnderWay
+    }
 }
 
 /// Whether it has a deletionTimestamp.

@@ -9,7 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::actors::backoff::Schedule;
 use crate::clock::{Timestamp, after};
-use crate::messages::{Refusal, Rejected, RunnerCommand, RunnerCounts, RunnerReport, RunnerState};
+use crate::messages::{
+    Launch, Refusal, Rejected, RunnerCommand, RunnerCounts, RunnerReport, RunnerState,
+};
 
 /// When an idle runner is asked again that the service did not let go: it may have a job.
 const BUSY: Schedule = Schedule {
@@ -68,6 +70,8 @@ struct Entry {
     lost: bool,
     /// Finished and counted: by a decision, or since `replicas` was computed without its job.
     counted: bool,
+    /// Its pod was accepted, now or before.
+    launched: bool,
     /// Finished, and part of the count that was last put on record.
     marked: bool,
     /// Since when it is known here as finished, and under the how manieth patch that was.
@@ -108,6 +112,10 @@ pub(super) struct Change {
     pub ready: bool,
     /// It has had a job, or ended well.
     pub finished: bool,
+    /// Its first pod was accepted.
+    pub launched: bool,
+    /// Its pod and its Secret are gone.
+    pub freed: bool,
 }
 
 /// The books of one set.
@@ -123,6 +131,8 @@ pub(super) struct Books {
     patches: BTreeMap<i64, u64>,
     revisions: BTreeMap<i64, u64>,
     releases: usize,
+    /// On their way to their first pod.
+    starting: usize,
     // runners that were told nothing, by what they may be told
     idle: Queue,
     unregistered: Queue,
@@ -145,6 +155,8 @@ pub(super) struct Books {
     askable_by_revision: BTreeSet<(i64, String)>,
     /// By revision, what is in `unasked`.
     unasked_by_revision: BTreeSet<(i64, String)>,
+    /// A quota leaves no room for their pod or Secret.
+    crowded: Queue,
     /// Told something, by when to say it again.
     told: Queue,
     /// Refused, by when they may be asked again.
@@ -165,6 +177,8 @@ impl Books {
         let was_ready = old.as_ref().is_some_and(|old| old.report.ready);
         let was_lost = old.as_ref().is_some_and(|old| old.lost);
         let old_ended = old.as_ref().and_then(|old| old.ended);
+        let was_launched = old.as_ref().is_some_and(|old| old.launched);
+        let held = old.as_ref().is_some_and(|old| old.report.holds_resources);
         let old_marked = old.as_ref().is_some_and(|old| old.marked);
         // one that was found finished and in deletion has been counted by a predecessor
         let by_a_predecessor = report.deleting && report.state == RunnerState::Finished;
@@ -194,6 +208,7 @@ impl Books {
         let entry = Entry {
             ended,
             marked: old_marked,
+            launched: was_launched || report.launch == Launch::Done,
             lost: was_lost || (class == Class::Deleting && deprives(old_class, &report)),
             counted: was_counted || (class == Class::Finished && self.is_known_of(&report)),
             report,
@@ -207,6 +222,8 @@ impl Books {
             failed: class == Class::Failed && old_class != Some(Class::Failed),
             ready: entry.report.ready && !was_ready,
             finished: class == Class::Finished && old_class != Some(Class::Finished),
+            launched: old_class.is_some() && entry.launched && !was_launched,
+            freed: held && !entry.report.holds_resources,
         };
         self.link(name, entry);
         change
@@ -359,6 +376,22 @@ impl Books {
         self.releases
     }
 
+    /// Runners on their way to their first pod.
+    pub const fn starting(&self) -> usize {
+        self.starting
+    }
+
+    /// The runner that a quota has kept from its pod or Secret for longest.
+    pub fn first_crowded(&self) -> Option<String> {
+        head(&self.crowded)
+    }
+
+    /// The last of them, if there is more than one.
+    pub fn next_crowded(&self) -> Option<String> {
+        let (_, name) = self.crowded.last().filter(|_| self.crowded.len() > 1)?;
+        Some(name.clone())
+    }
+
     /// Why some runner does not get ready, why one has failed, or why one cannot be asked to go.
     pub fn trouble(&self) -> Option<(String, String)> {
         let name = self.troubled.first()?;
@@ -506,6 +539,9 @@ impl Books {
         if is_asked_to_go(&entry) {
             self.releases += 1;
         }
+        if is_starting(&entry) {
+            self.starting += 1;
+        }
         for (queue, key) in self.queues_of(&entry) {
             queue.insert((key, name.clone()));
         }
@@ -525,6 +561,9 @@ impl Books {
         take_one(&mut self.revisions, entry.report.revision);
         if is_asked_to_go(&entry) {
             self.releases -= 1;
+        }
+        if is_starting(&entry) {
+            self.starting -= 1;
         }
         for (queue, key) in self.queues_of(&entry) {
             queue.remove(&(key, name.to_owned()));
@@ -552,6 +591,10 @@ impl Books {
         let created = entry.report.created;
         let mut third = None;
         let mut fourth = None;
+        if entry.class == Class::Pending && entry.told.is_none() {
+            let is_crowded = entry.report.launch == Launch::Crowded;
+            third = is_crowded.then_some((&mut self.crowded, created));
+        }
         let (own, second) = match (&entry.told, entry.rests, entry.class) {
             (Some((_, at)), _, _) => (Some((&mut self.told, after(*at, PATIENCE))), None),
             (None, Some(until), Class::Pending) => {
@@ -603,15 +646,23 @@ const fn is_asked_to_go(entry: &Entry) -> bool {
     match entry.told {
         Some((RunnerCommand::Release, _)) => true,
         Some((RunnerCommand::Delete, _)) => matches!(entry.class, Class::Pending),
-        None => false,
+        Some((RunnerCommand::TryAgain, _)) | None => false,
     }
 }
 
+/// Whether it is on its way to its first pod.
+fn is_starting(entry: &Entry) -> bool {
+    entry.class == Class::Pending && entry.told.is_none() && !entry.launched
+}
+
 fn is_troubled(entry: &Entry) -> bool {
-    matches!(
-        entry.class,
-        Class::Pending | Class::Failed | Class::Outdated
-    ) && (entry.report.reason.is_some() || not_asked(entry).is_some())
+    let tells = match entry.class {
+        Class::Pending | Class::Failed | Class::Outdated => true,
+        // a pod that hangs is capacity that takes no job
+        Class::Running | Class::Deleting => entry.report.lost,
+        Class::Finished | Class::Stale | Class::Leaving => false,
+    };
+    tells && (entry.report.reason.is_some() || not_asked(entry).is_some())
 }
 
 /// Why the service could not be asked to let the runner go, while that stands.

@@ -23,6 +23,12 @@ use crate::resources;
 /// So many creates are under way at a time.
 pub(super) const MAX_CREATES: usize = 64;
 
+/// While a quota leaves no room, one create after another shows whether there is some.
+const PROBES: backoff::Schedule = backoff::Schedule {
+    first_ms: 5_000,
+    cap_ms: 30_000,
+};
+
 /// The slots, by the names chosen for their runners.
 #[derive(Debug, Default)]
 pub(super) struct Creation {
@@ -43,6 +49,17 @@ impl Creation {
     /// Why the last create was refused, until one is accepted.
     pub const fn error(&self) -> Option<&KubeError> {
         self.error.as_ref()
+    }
+
+    /// Whether a quota leaves no room for another.
+    pub fn is_crowded(&self) -> bool {
+        let error = self.error.as_ref();
+        error.is_some_and(|error| error.kind == KubeErrorKind::QuotaExceeded)
+    }
+
+    /// Lets what was refused be tried at once.
+    pub fn hurry(&mut self) {
+        self.slots.values_mut().for_each(Tracked::hurry);
     }
 
     /// A runner of that name has been seen. Says whether it was one of ours on its way.
@@ -98,9 +115,11 @@ impl RunnerSetMachine {
         if let Some(time) = self.failing.until(turn.now) {
             return turn.wake_at(time);
         }
-        while gap > 0 && self.creation.len() < MAX_CREATES {
+        let mut room = self.room_for(gap, turn);
+        while gap > 0 && room > 0 && self.creation.len() < MAX_CREATES {
             self.creation.open(turn.now, set, &self.books);
             gap -= 1;
+            room -= 1;
         }
         let latest = self.books.latest_patch();
         let patch = set.spec.patch_id;
@@ -246,6 +265,7 @@ const fn is_refusal(kind: KubeErrorKind) -> bool {
 
 const fn schedule(result: &Result<KubeAnswer, KubeError>) -> backoff::Schedule {
     match result {
+        Err(error) if matches!(error.kind, KubeErrorKind::QuotaExceeded) => PROBES,
         Err(error) if is_refusal(error.kind) => backoff::RECREATION,
         _ => backoff::REQUESTS,
     }

@@ -9,6 +9,8 @@ use super::creation::Creation;
 use super::failing::Failing;
 use super::hold::Hold;
 use super::proxy::ProxySecret;
+use super::room::Room;
+use super::surplus::Agreement;
 use crate::actors::runner::turn::Turn;
 use crate::actors::tracked::{Presence, Tracked};
 use crate::actors::{EffectOf, InputOf, Machine, Topic};
@@ -77,6 +79,8 @@ pub struct RunnerSetMachine {
     pub(super) failing: Failing,
     pub(super) proxy: ProxySecret,
     pub(super) hold: Hold,
+    pub(super) room: Room,
+    pub(super) agreement: Agreement,
     /// What was last asked for.
     replicas: Option<i64>,
     /// Since the last decision a place has come free that is to be filled, or a new patch has
@@ -126,6 +130,8 @@ impl RunnerSetMachine {
             failing: Failing::default(),
             proxy: ProxySecret::default(),
             hold: Hold::default(),
+            room: Room::default(),
+            agreement: Agreement::default(),
             replicas: None,
             lost: false,
             unsure: true,
@@ -195,12 +201,19 @@ impl RunnerSetMachine {
         if change.ready {
             self.failing.reset();
         }
+        if change.launched {
+            self.room.launched();
+        }
+        if change.freed {
+            self.room.freed();
+        }
         self.succeeded |= change.ready || change.finished;
     }
 
     /// Strikes a runner off that is gone.
     fn strike_off(&mut self, name: &str, uid: &str, finished: Option<Timestamp>) {
         let place = self.books.remove(name, uid);
+        self.room.freed();
         self.take_place(name.to_owned(), finished, place);
     }
 
@@ -291,7 +304,7 @@ impl RunnerSetMachine {
             }
             Presence::Present(set) => {
                 self.last_set = Some(set.clone());
-                self.follow(&set);
+                self.follow(&set, turn.now);
                 if set.metadata.deletion_timestamp.is_some() {
                     self.delete(&set, turn);
                 } else {
@@ -328,10 +341,11 @@ impl RunnerSetMachine {
     }
 
     /// Follows the set to its revision, its patch and its phase.
-    fn follow(&mut self, set: &EphemeralRunnerSet) {
+    fn follow(&mut self, set: &EphemeralRunnerSet, now: Timestamp) {
         if self.about != set.metadata.uid {
             self.about.clone_from(&set.metadata.uid);
             self.hold = Hold::default();
+            self.agreement = Agreement::default();
             self.replicas = None;
             self.rejected = None;
         }
@@ -351,6 +365,7 @@ impl RunnerSetMachine {
         // the ids of our listener begin again with it, and may meet the one that stands
         let replicas = set.spec.replicas.unwrap_or(0);
         let before = self.replicas.replace(replicas);
+        self.agreement.follow(now, set);
         let is_another = before.is_some_and(|before| before != replicas);
         self.lost |= is_another && telling;
         let books = &self.books;
@@ -388,7 +403,7 @@ impl RunnerSetMachine {
     }
 
     /// What keeps runners from being made or from getting ready.
-    fn problem(&self) -> Option<(String, String)> {
+    pub(super) fn problem(&self) -> Option<(String, String)> {
         let refused = |error: &KubeError| ("RunnerRefused".to_owned(), error.message.clone());
         self.proxy
             .problem()

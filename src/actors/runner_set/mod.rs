@@ -13,8 +13,10 @@ mod hold;
 mod machine;
 mod proxy;
 mod revision;
+mod room;
 mod scaling;
 mod status;
+mod surplus;
 #[cfg(test)]
 mod tests;
 

@@ -22,12 +22,13 @@ impl RunnerSetMachine {
         if self.books.count(Class::Stale) > 0 {
             return;
         }
+        self.follow_room(set, turn);
         let revision = set.spec.actionable_revision.unwrap_or(0);
         self.release_before(revision.min(applied_revision(set)), turn);
         turn.wake_at_some(self.books.next_rest_end());
         let is_due = self.is_due(set);
         if !is_due && !self.unsure && self.creation.is_empty() {
-            return;
+            return self.release_surplus(set, turn);
         }
         if is_due && self.count_finished(set, turn) {
             return;
@@ -42,10 +43,11 @@ impl RunnerSetMachine {
             if may_create {
                 self.create_runners(set, gap, turn);
             }
-        } else if set.spec.patch_id == 0 {
-            self.shrink(replicas, turn);
+        } else {
+            self.release_surplus(set, turn);
         }
         if wanted == 0 && self.creation.is_empty() {
+            self.rest_room();
             // the decision is carried out
             self.unsure = false;
             self.lost &= self.books.uncounted() > 0;
@@ -108,7 +110,7 @@ impl RunnerSetMachine {
     }
 
     /// Asks surplus runners to go, as many at once as there are too many.
-    fn shrink(&mut self, replicas: i64, turn: &mut Turn<Self>) {
+    pub(super) fn shrink(&mut self, replicas: i64, turn: &mut Turn<Self>) {
         let alive = self.books.count(Class::Pending) + self.books.count(Class::Running);
         let surplus = usize::try_from(alive - replicas).unwrap_or(0);
         while self.books.releases() < surplus

@@ -455,7 +455,7 @@ fn an_invalid_or_forbidden_pod_fails_the_runner_with_the_servers_message() {
 fn a_quota_is_waited_for_with_an_event_and_the_runner_given_up_after_ten_minutes() {
     let (mut hand, asked) = pod_refused(KubeErrorKind::QuotaExceeded);
     assert!(asked.is_empty(), "{asked:?}");
-    assert_eq!(hand.events, ["QuotaExceeded"]);
+    assert!(hand.events.is_empty(), "the set tells: {:?}", hand.events);
     let mut creates = 0;
     for _ in 0..19 {
         let asked = hand.after(30);
@@ -475,7 +475,7 @@ fn a_quota_is_waited_for_with_an_event_and_the_runner_given_up_after_ten_minutes
     assert!(creates >= 18, "{creates}");
     let asked = hand.after(30);
     assert!(asked[0].contains(r#""phase":"Failed""#), "{asked:?}");
-    assert_eq!(hand.events, ["QuotaExceeded", "RunnerFailed"]);
+    assert_eq!(hand.events, ["RunnerFailed"]);
 }
 
 #[test]

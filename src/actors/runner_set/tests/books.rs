@@ -2,7 +2,7 @@
 
 use super::super::books::{Books, Class, Counted, Place};
 use crate::clock::{Timestamp, after};
-use crate::messages::{Refusal, RunnerCommand, RunnerReport, RunnerState};
+use crate::messages::{Launch, Refusal, RunnerCommand, RunnerReport, RunnerState};
 
 fn now() -> Timestamp {
     after(Timestamp::UNIX_EPOCH, 1_800_000_000)
@@ -21,6 +21,7 @@ fn report(name: &str, state: RunnerState) -> RunnerReport {
         deleting: false,
         holds_resources: true,
         lost: false,
+        launch: Launch::Done,
         registered: true,
         ready: false,
         refused: None,
@@ -426,4 +427,32 @@ fn a_runner_that_finishes_while_it_is_asked_to_go_waits_to_be_counted() {
     books.put(now(), report("r", RunnerState::Finished));
     assert_eq!(books.releases(), 0);
     assert_eq!(books.next_finished().as_deref(), Some("r"));
+}
+
+#[test]
+fn a_pod_that_hangs_is_told_whoever_it_belongs_to() {
+    use RunnerState::{Pending, Running};
+    let hanging = |report: RunnerReport| RunnerReport {
+        lost: true,
+        reason: Some(("NodeLost".to_owned(), "gone".to_owned())),
+        ..report
+    };
+    for (name, report, tells) in [
+        ("idle", hanging(report("r", Pending)), true),
+        ("busy", hanging(report("r", Running)), true),
+        ("in deletion", hanging(deleting("r", Running, true)), true),
+        (
+            "it holds nothing any more",
+            hanging(deleting("r", Running, false)),
+            false,
+        ),
+    ] {
+        let mut books = Books::default();
+        let is_capacity = report.holds_resources;
+        books.put(now(), report);
+        assert_eq!(books.trouble().is_some(), tells, "{name}");
+        assert_eq!(books.capacity() == 1, is_capacity, "{name}");
+        books.remove("r", "uid-r");
+        assert_eq!(books.trouble(), None, "{name}");
+    }
 }

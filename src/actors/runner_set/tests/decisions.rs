@@ -11,7 +11,7 @@ use crate::actors::{EffectOf, Machine};
 use crate::api::{EphemeralRunner, EphemeralRunnerSet};
 use crate::clock::{Timestamp, after};
 use crate::messages::{
-    Effect, Input, KubeRequest, Object, RunnerDirective, RunnerReport, RunnerState,
+    Effect, Input, KubeRequest, Launch, Object, RunnerDirective, RunnerReport, RunnerState,
 };
 use crate::resources::ControllerSettings;
 
@@ -130,6 +130,7 @@ fn as_it_says_itself(runner: &EphemeralRunner) -> RunnerReport {
             report.state,
             RunnerState::Finished | RunnerState::Failed | RunnerState::Outdated
         ),
+        launch: Launch::Done,
         ..report
     }
 }

@@ -6,6 +6,8 @@ mod faults;
 mod finished;
 mod messages;
 mod orders;
+mod quota;
 mod revisions;
 mod scaling;
+mod surplus;
 mod world;

@@ -99,6 +99,7 @@ fn at_most_64_creates_are_under_way() {
     let mut world = World::new();
     world.hang.push("create EphemeralRunner");
     world.scale(200, 1);
+    world.advance(60);
     assert_eq!(world.hanging_count(), 64);
     world.unhang();
     assert_eq!(world.live().len(), 200);

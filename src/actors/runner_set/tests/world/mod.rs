@@ -17,7 +17,7 @@ use crate::actors::runner::{RunnerMachine, Tag as RunnerTag};
 use crate::actors::runner_set::{RunnerSetCommand, RunnerSetMachine, Tag as SetTag};
 use crate::actors::unregistrar::{Claim, Unregistrar};
 use crate::api::constants::annotations;
-use crate::api::{EphemeralRunner, EphemeralRunnerSet};
+use crate::api::{EphemeralRunner, EphemeralRunnerSet, listener_patch};
 use crate::clock::{Timestamp, after};
 use crate::messages::{
     ActionsErrorKind, ActionsRequest, Input, Kind, KubeErrorKind, KubeRequest, Object, ObjectRef,
@@ -99,6 +99,8 @@ pub struct World {
     pub fault: Option<Fault>,
     /// Errors that the API server answers creates of a kind with.
     pub refuse_creates: BTreeMap<Kind, KubeErrorKind>,
+    /// So many objects of a kind there may be.
+    pub quota: BTreeMap<Kind, usize>,
     /// Errors that the service answers calls of that name with.
     pub refuse_calls: BTreeMap<&'static str, ActionsErrorKind>,
     /// Requests that hang: those whose log line contains one of these.
@@ -109,7 +111,7 @@ pub struct World {
     pub created: BTreeSet<String>,
     /// The set's last report.
     pub report: Option<RunnerSetReport>,
-    /// Reasons of the runners' events.
+    /// Reasons of the events.
     pub events: Vec<&'static str>,
     pub violations: Vec<String>,
     /// A revision that is applied excuses no runner for a job that is done: there is no restart.
@@ -194,6 +196,19 @@ impl World {
         let target = ObjectRef::new(Kind::EphemeralRunnerSet, NAMESPACE, SET);
         let until = self.jobs.last_end().map(|time| time.to_string());
         let stamps = json!({ annotations::JOBS_COUNTED_UNTIL: until });
+        let spec = json!({ "replicas": replicas, "patchID": patch });
+        self.merge(
+            &target,
+            &json!({ "metadata": { "annotations": stamps }, "spec": spec }),
+        );
+        self.settle();
+    }
+
+    /// The same from our listener, as it names it.
+    pub fn scale_as_ours(&mut self, replicas: i64, patch: i64) {
+        self.begin_patch();
+        let target = ObjectRef::new(Kind::EphemeralRunnerSet, NAMESPACE, SET);
+        let stamps = json!({ annotations::LISTENER_PATCH: listener_patch(patch, replicas) });
         let spec = json!({ "replicas": replicas, "patchID": patch });
         self.merge(
             &target,

@@ -277,6 +277,14 @@ impl World {
         if let Some(kind) = self.refuse_creates.get(&wanted.kind()) {
             return Err(kube_error(*kind));
         }
+        let there = self.names(wanted.kind()).len();
+        if self
+            .quota
+            .get(&wanted.kind())
+            .is_some_and(|most| there >= *most)
+        {
+            return Err(kube_error(KubeErrorKind::QuotaExceeded));
+        }
         if self.objects.contains_key(&wanted.reference()) {
             return Err(kube_error(KubeErrorKind::AlreadyExists));
         }

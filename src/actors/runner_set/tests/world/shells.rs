@@ -73,7 +73,8 @@ impl World {
             Effect::Child(directive) => self.direct(directive),
             Effect::Stop => self.set = None,
             Effect::Report(report) => self.report = Some(report),
-            Effect::Event(_) | Effect::Count(_) => {}
+            Effect::Event(note) => self.events.push(note.reason),
+            Effect::Count(_) => {}
             Effect::Actions(..) | Effect::Unregister(..) => {
                 panic!("a set does not call the service")
             }
