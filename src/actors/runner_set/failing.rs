@@ -1,7 +1,12 @@
 //! How long to wait before failed runners are replaced.
 
+use k8s_openapi::jiff::SignedDuration;
+
 use crate::actors::backoff::RECREATION;
 use crate::clock::Timestamp;
+
+/// After a wait, a runner that is made so much later still is no retry.
+const FORGIVEN_AFTER: SignedDuration = SignedDuration::from_mins(10);
 
 /// Counts rounds of failure, not runners: a hundred that were made together and fail together
 /// have shown one thing once.
@@ -19,6 +24,11 @@ impl Failing {
         let is_of_this_round = |until: Timestamp| created.as_second() < until.as_second();
         if self.until.is_some_and(is_of_this_round) {
             return;
+        }
+        // nobody needed a runner for so long: what failed then says little of now
+        let forgets = |until: Timestamp| created.duration_since(until) > FORGIVEN_AFTER;
+        if self.until.is_some_and(forgets) {
+            self.rounds = 0;
         }
         // the first replacement comes at once
         let wait = RECREATION.spread(self.rounds, who);
@@ -70,6 +80,24 @@ mod tests {
             created = next;
         }
         waits
+    }
+
+    #[test]
+    fn a_failure_long_after_the_others_counts_as_the_first() {
+        for (later, expected) in [(500, 300), (700, 0)] {
+            let mut failing = Failing::default();
+            let mut created = after(Timestamp::UNIX_EPOCH, 100);
+            for _ in 0..9 {
+                failing.count(after(created, 2), created, "ci/a");
+                created = failing.until(created).unwrap_or(after(created, 3));
+            }
+            let created = after(created, later);
+            failing.count(after(created, 2), created, "ci/a");
+            let wait = failing.until(after(created, 2));
+            let wait = wait.map_or(0, |until| until.duration_since(after(created, 2)).as_secs());
+            let range = expected * 3 / 4..=expected;
+            assert!(range.contains(&wait), "{later} s later: {wait} s");
+        }
     }
 
     #[test]
