@@ -20,4 +20,5 @@ mod stage;
 mod support;
 mod take_over;
 mod trouble;
+mod watching;
 mod whole_program;

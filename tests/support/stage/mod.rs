@@ -288,6 +288,14 @@ impl Stage {
         self.controller.replace(None);
     }
 
+    /// Whether the controller has ended by itself.
+    pub fn controller_has_ended(&self) -> bool {
+        let controller = self.controller.borrow();
+        controller
+            .as_ref()
+            .is_some_and(RunningController::has_ended)
+    }
+
     // === waiting ===
 
     /// Waits until something holds.
