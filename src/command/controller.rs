@@ -1,5 +1,8 @@
 //! `impresario controller`: the flags, the environment, and a process around the actors.
 
+#[cfg(test)]
+mod charts;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -30,8 +33,19 @@ const MANY: u32 = 1_000_000;
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const WEEK: Duration = Duration::from_secs(168 * 3600);
 
+/// Flags for which empty means "off"; for all others it means the default.
+pub const EMPTY_IS_OFF: &[&str] = &[
+    "listener-metrics-addr",
+    "metrics-addr",
+    "health-probe-bind-address",
+];
+
 /// Flags of the controller. Those that ARC's charts pass are all here.
 #[derive(Clone, Debug, Parser)]
+#[command(
+    after_help = "A flag that is there and empty, as charts render it (--sync-period=), has its \
+                  default; an empty address is off."
+)]
 pub struct Args {
     /// Run only scale sets; implied, accepted for ARC's charts.
     #[arg(long, num_args = 0..=1, default_missing_value = "true", default_value = "true",
@@ -69,20 +83,33 @@ pub struct Args {
     #[arg(long, default_value = "0", value_parser = number::whole(0, MANY as usize), value_name = "N")]
     runner_max_concurrent_reconciles: usize,
 
+    /// Accepted for ARC's newer charts and ignored: one number of threads serves all.
+    #[arg(
+        long,
+        visible_aliases = [
+            "autoscaling-runner-set-max-concurrent-reconciles",
+            "autoscaling-listener-max-concurrent-reconciles",
+            "ephemeral-runner-set-max-concurrent-reconciles",
+            "ephemeral-runner-max-concurrent-reconciles",
+        ],
+        value_name = "ANY"
+    )]
+    default_max_concurrent_reconciles: Vec<String>,
+
     /// Address on which listeners serve metrics, HOST:PORT or :PORT; 0 or empty turns them off.
     #[arg(long, default_value = ":8080", value_name = "ADDRESS")]
     listener_metrics_addr: String,
 
-    /// Path of the listeners' metrics.
+    /// Path of the listeners' metrics; empty means the default.
     #[arg(long, default_value = "/metrics", value_parser = parse_metrics_path, value_name = "PATH")]
     listener_metrics_endpoint: String,
 
-    /// Address for metrics, HOST:PORT or :PORT; 0 turns them off.
+    /// Address for metrics, HOST:PORT or :PORT; 0 or empty turns them off.
     #[arg(long, default_value = ":8080", value_name = "ADDRESS")]
     metrics_addr: String,
 
-    /// Address for /healthz and /readyz, HOST:PORT or :PORT; 0 turns them off. When it is the
-    /// address of the metrics, they share it.
+    /// Address for /healthz and /readyz, HOST:PORT or :PORT; 0 or empty turns them off. When it
+    /// is the address of the metrics, they share it.
     #[arg(long, default_value = ":8081", value_name = "ADDRESS")]
     health_probe_bind_address: String,
 
@@ -196,14 +223,20 @@ struct Environment {
 
 impl Environment {
     fn read() -> anyhow::Result<Self> {
-        let get = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        // set to nothing is set
+        let force_ghes = std::env::var_os(env::FORCE_GHES).is_some();
+        Self::from(|name| std::env::var(name).ok(), force_ghes)
+    }
+
+    /// From variables, of which an empty one is as none.
+    fn from(variable: impl Fn(&str) -> Option<String>, force_ghes: bool) -> anyhow::Result<Self> {
+        let get = |name: &str| variable(name).filter(|value| !value.is_empty());
         Ok(Self {
             image: get(env::CONTROLLER_IMAGE),
             namespace: get(env::CONTROLLER_NAMESPACE),
             entrypoint: get(env::LISTENER_ENTRYPOINT),
             hostname: get("HOSTNAME"),
-            // set to nothing is set
-            force_ghes: std::env::var_os(env::FORCE_GHES).is_some(),
+            force_ghes,
             proxies: Proxies::from_environment(get).context("proxy environment variables")?,
         })
     }
@@ -229,7 +262,7 @@ fn settings(args: &Args, environment: &Environment) -> anyhow::Result<Controller
     Ok(ControllerSettings {
         namespace,
         listener_image: image,
-        image_pull_secrets: args.auto_scaler_image_pull_secrets.clone(),
+        image_pull_secrets: without_empty(&args.auto_scaler_image_pull_secrets),
         listener_entrypoint: environment
             .entrypoint
             .clone()
@@ -238,7 +271,7 @@ fn settings(args: &Args, environment: &Environment) -> anyhow::Result<Controller
         listener_metrics_endpoint: args.listener_metrics_endpoint.clone(),
         log_level: args.log_level.clone(),
         log_format: args.log_format.clone(),
-        excluded_label_prefixes: args.exclude_label_propagation_prefix.clone(),
+        excluded_label_prefixes: without_empty(&args.exclude_label_propagation_prefix),
         sync_period: args.sync_period.max(Duration::from_secs(1)),
         force_delete_lost_pods_after: args.force_delete_lost_pods_after,
         force_ghes: environment.force_ghes,
@@ -268,6 +301,10 @@ pub fn run(args: Args) -> anyhow::Result<()> {
             args.workqueue_rate_limiter.is_some(),
         ),
         ("--pprof-addr", !args.pprof_addr.is_empty()),
+        (
+            "--default-max-concurrent-reconciles",
+            !args.default_max_concurrent_reconciles.is_empty(),
+        ),
     ] {
         if given {
             tracing::info!(flag, "accepted for compatibility and ignored");
@@ -466,6 +503,15 @@ async fn serve_on(flag: &str, address: &str, endpoint: Endpoint) -> anyhow::Resu
         }
     });
     Ok(())
+}
+
+/// A list may end in a comma; an empty prefix would be one of every label.
+fn without_empty(texts: &[String]) -> Vec<String> {
+    let given = texts.iter().map(|text| text.trim());
+    given
+        .filter(|text| !text.is_empty())
+        .map(str::to_owned)
+        .collect()
 }
 
 fn off_when_zero(address: &str) -> Option<String> {

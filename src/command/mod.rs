@@ -9,6 +9,7 @@ pub mod controller;
 pub mod crds;
 pub mod demo;
 pub mod duration;
+mod empty_flags;
 mod leadership;
 pub mod listener;
 mod number;
@@ -17,7 +18,7 @@ pub mod telemetry;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// The command line.
 #[derive(Debug, Parser)]
@@ -46,7 +47,7 @@ enum Command {
 /// Parses the arguments and runs the command. Called as `manager` or `ghalistener` the
 /// program acts as `controller` or `listener`, as ARC's charts expect.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let cli = match Cli::try_parse_from(with_command(arguments)) {
+    let cli = match parse(arguments) {
         Ok(cli) => cli,
         Err(error) => {
             // usage errors go to standard error with code 2, help and version to standard output
@@ -73,6 +74,15 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             ExitCode::from(exit_code(&error))
         }
     }
+}
+
+fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
+    let mut arguments = with_command(arguments);
+    if arguments.get(1).is_some_and(|name| name == "controller") {
+        let flags = controller::Args::command();
+        arguments = empty_flags::without(&flags, controller::EMPTY_IS_OFF, arguments);
+    }
+    Cli::try_parse_from(arguments)
 }
 
 /// A listener tells the controller by its code why it has ended.
