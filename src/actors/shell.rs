@@ -23,7 +23,7 @@ use super::router::{ActorKey, Sighting};
 use super::workers::panic_message;
 use super::world::World;
 use crate::clock::Timestamp;
-use crate::messages::{Effect, InBrief, Input, Kind, Object, ObjectRef};
+use crate::messages::{Effect, InBrief, Input, Kind, KubeError, Object, ObjectRef};
 
 /// After so long without a failure the next one counts as the first.
 const FORGIVEN_AFTER: Duration = Duration::from_secs(600);
@@ -151,6 +151,9 @@ impl<M: Machine> Shell<M> {
         if let Input::Report(report) = &input {
             self.birth.family.heard(report);
         }
+        if let Input::Kube(_, Err(error)) = &input {
+            self.tell_refusal(error);
+        }
         let command = match &input {
             Input::Command(command) => Some(command.clone()),
             _ => None,
@@ -213,6 +216,16 @@ impl<M: Machine> Shell<M> {
         tracing::trace!(actor = M::NAME, key = %self.birth.key, ?input, "the input that it panicked at");
         self.suspect(input);
         self.go_down("panic", ctx);
+    }
+
+    /// Publishes that a right is missing, on the object that this actor looks after.
+    fn tell_refusal(&self, error: &KubeError) {
+        let object = self.kept.values().next();
+        let note = object.and_then(|object| self.world.events.note_refusal(object, error));
+        if let Some(note) = note {
+            let world = self.world.clone();
+            tokio::task::spawn_local(async move { world.events.publish(&note).await });
+        }
     }
 
     /// Keeps what a state made anew has to be told.

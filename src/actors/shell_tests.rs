@@ -8,7 +8,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use kube::Api;
+use kube::api::{ListParams, PostParams};
+use serde_json::json;
 use tokio::task::LocalSet;
 
 use super::inbox::{CAPACITY, Inbox};
@@ -94,10 +98,14 @@ struct Stage {
 
 impl Stage {
     fn new() -> Self {
+        Self::with(ApiServer::client)
+    }
+
+    fn with(client: impl FnOnce(&ApiServer) -> kube::Client) -> Self {
         let clock = Clock::simulated(Timestamp::UNIX_EPOCH);
         let server = ApiServer::new(ApiServerOptions::new(clock.clone(), 1));
         let metrics = Arc::new(Metrics::new().unwrap());
-        let client = server.client();
+        let client = client(&server);
         let world = Arc::new(World {
             kube: KubeIo::new(client.clone(), Limiter::unlimited(), metrics.clone()),
             actions: Arc::new(Nobody),
@@ -205,6 +213,74 @@ async fn an_actor_starts_with_what_was_sent_before_and_then_a_tick() {
         assert_eq!(stage.pass(MOMENT).await, ["Command(\"hello\")", "tick 0"]);
     })
     .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_right_that_is_missing_is_told_once_on_the_object_of_the_actor() {
+    let mut seen = None;
+    let stage = Stage::with(|server| {
+        seen = Some(server.client());
+        server.client_as("nobody", &[])
+    });
+    let client = seen.unwrap();
+    // whoever may do nothing else may write events
+    let rights =
+        json!([{"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch"]}]);
+    grant(&client, rights).await;
+    let ci: Namespace = from(json!({"metadata": {"name": "ci"}}));
+    let params = PostParams::default();
+    Api::all(client.clone()).create(&params, &ci).await.unwrap();
+    LocalSet::new()
+        .run_until(async {
+            let two = |name: &str| {
+                vec![
+                    Effect::Kube(1, missing(name)),
+                    Effect::Kube(2, missing(name)),
+                ]
+            };
+            stage
+                .script
+                .borrow_mut()
+                .extend([vec![], two("a"), two("b")]);
+            stage.start();
+            stage.inbox.send(Input::Observed(config_map(1)));
+            let heard = stage.pass(MOMENT).await;
+            assert!(heard.contains(&"kube 1 Forbidden".to_owned()), "{heard:?}");
+            let events = Api::<Event>::all(client).list(&ListParams::default()).await;
+            let events = events.unwrap().items;
+            assert_eq!(events.len(), 1, "{events:#?}");
+            let event = &events[0];
+            assert_eq!(event.reason.as_deref(), Some("PermissionMissing"));
+            assert_eq!(event.involved_object.uid.as_deref(), Some("uid"));
+            let message = event.message.as_deref().unwrap();
+            let right =
+                "get resource \"configmaps\" in API group \"\" in the namespace \"default\"";
+            assert!(message.contains(right), "{message}");
+        })
+        .await;
+}
+
+/// Gives the rights to the user "nobody".
+async fn grant(client: &kube::Client, rules: serde_json::Value) {
+    let role: ClusterRole = from(json!({"metadata": {"name": "r"}, "rules": rules}));
+    let binding: ClusterRoleBinding = from(json!({
+        "metadata": {"name": "r"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "r"},
+        "subjects": [{"kind": "User", "name": "nobody"}],
+    }));
+    let params = PostParams::default();
+    Api::all(client.clone())
+        .create(&params, &role)
+        .await
+        .unwrap();
+    Api::all(client.clone())
+        .create(&params, &binding)
+        .await
+        .unwrap();
+}
+
+fn from<T: serde::de::DeserializeOwned>(value: serde_json::Value) -> T {
+    serde_json::from_value(value).unwrap()
 }
 
 #[tokio::test(start_paused = true)]

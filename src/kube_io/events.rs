@@ -13,8 +13,9 @@ use serde_json::json;
 use tokio::sync::Semaphore;
 
 use super::fence::Fence;
+use super::refusals::{Refusals, missing_right};
 use crate::clock::{Clock, Timestamp};
-use crate::messages::{EventNote, EventSeverity};
+use crate::messages::{EventNote, EventSeverity, KubeError, Object};
 
 /// How many different Events are remembered, so that a repeated one raises a count.
 const REMEMBERED: usize = 1024;
@@ -32,6 +33,10 @@ pub struct EventPublisher {
     fence: Fence,
     under_way: Semaphore,
     recent: Mutex<VecDeque<Recent>>,
+    /// Those that an Event was about.
+    refusals: Refusals,
+    /// Those of Events themselves.
+    refused: Refusals,
 }
 
 struct Recent {
@@ -50,6 +55,8 @@ impl EventPublisher {
             fence: Fence::open(),
             under_way: Semaphore::const_new(UNDER_WAY),
             recent: Mutex::default(),
+            refusals: Refusals::default(),
+            refused: Refusals::default(),
         }
     }
 
@@ -57,6 +64,23 @@ impl EventPublisher {
     #[must_use]
     pub fn behind(self, fence: Fence) -> Self {
         Self { fence, ..self }
+    }
+
+    /// What to publish about a request that an object's actor sent and that was refused for want
+    /// of a right: once for each right that is missing.
+    #[must_use]
+    pub fn note_refusal(&self, object: &Object, error: &KubeError) -> Option<EventNote> {
+        let right = missing_right(error).filter(|right| self.refusals.is_news(right))?;
+        Some(EventNote {
+            about: object.reference(),
+            uid: object.uid().to_owned(),
+            severity: EventSeverity::Warning,
+            reason: "PermissionMissing",
+            message: format!(
+                "the controller's ServiceAccount may not {right}: give it that right; what waits \
+                 for it is tried again by itself"
+            ),
+        })
     }
 
     /// Publishes what the note says. An equal note within the memory of this process raises the
@@ -81,7 +105,10 @@ impl EventPublisher {
         };
         let problem = match tokio::time::timeout(DEADLINE, write).await {
             Ok(Ok(_)) => return,
-            Ok(Err(error)) => error.to_string(),
+            Ok(Err(error)) => {
+                self.refused.log(&super::classify(&error, "create", false));
+                error.to_string()
+            }
             Err(_) => "no answer".to_owned(),
         };
         tracing::debug!(about = %note.about, reason = note.reason, problem, "event not written");

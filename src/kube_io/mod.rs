@@ -13,6 +13,7 @@ mod lease;
 mod limiter;
 mod newest;
 mod patch_plan;
+mod refusals;
 mod schemas;
 mod served;
 
@@ -42,6 +43,7 @@ pub use events::EventPublisher;
 pub use fence::{Fence, Writing};
 pub use lease::{Candidate, DRAIN, LeaseLost};
 pub use limiter::{Access, Limiter};
+pub use refusals::{Refusals, missing_right};
 pub use schemas::{Reading, SchemaReader};
 pub use served::ServedFields;
 
@@ -63,6 +65,7 @@ pub struct KubeIo {
     metrics: Arc<Metrics>,
     newest: Arc<Newest>,
     served: Arc<ServedFields>,
+    refusals: Refusals,
 }
 
 impl KubeIo {
@@ -76,6 +79,7 @@ impl KubeIo {
             metrics,
             newest: Arc::default(),
             served: Arc::default(),
+            refusals: Refusals::default(),
         }
     }
 
@@ -174,8 +178,9 @@ impl KubeIo {
         self.metrics
             .kubernetes
             .ended(&[verb, kind.as_str(), &code], started.elapsed());
-        if let Ok(answer) = &result {
-            self.newest.note(answer);
+        match &result {
+            Ok(answer) => self.newest.note(answer),
+            Err(error) => self.refusals.log(error),
         }
         result
     }
