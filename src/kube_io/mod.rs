@@ -320,19 +320,27 @@ impl KubeIo {
                 status,
                 lock,
             } => {
-                let params = PatchParams {
-                    field_manager: Some(FIELD_MANAGER.to_owned()),
-                    ..PatchParams::default()
-                };
                 let patch = Patch::Merge(with_lock(body, lock));
                 let api = api(&target.namespace);
                 if status {
-                    api.patch_status(&target.name, &params, &patch)
+                    api.patch_status(&target.name, &patch_params(), &patch)
                         .await
                         .map(one)
                 } else {
-                    api.patch(&target.name, &params, &patch).await.map(one)
+                    api.patch(&target.name, &patch_params(), &patch)
+                        .await
+                        .map(one)
                 }
+            }
+            KubeRequest::DropFinalizer { target, finalizer } => {
+                // a merge patch would have to say what stays, and so to read it first
+                let patch = Patch::Strategic(json!({
+                    "metadata": { "$deleteFromPrimitiveList/finalizers": [finalizer] },
+                }));
+                api(&target.namespace)
+                    .patch(&target.name, &patch_params(), &patch)
+                    .await
+                    .map(one)
             }
             KubeRequest::Delete {
                 target,
@@ -389,6 +397,13 @@ fn lingering<K: KubeObject>(object: K) -> KubeAnswer {
         KubeAnswer::Object(Arc::new(object).into_object())
     } else {
         KubeAnswer::Deleted
+    }
+}
+
+fn patch_params() -> PatchParams {
+    PatchParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PatchParams::default()
     }
 }
 

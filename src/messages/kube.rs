@@ -34,6 +34,14 @@ pub enum KubeRequest {
         /// The resourceVersion that the object must still have, for an optimistic lock.
         lock: Option<String>,
     },
+    /// Takes a finalizer off an object of Kubernetes' own kinds, whatever else it holds: a right
+    /// to patch is enough. One that does not hold it stays as it is.
+    DropFinalizer {
+        /// What holds it.
+        target: ObjectRef,
+        /// The finalizer.
+        finalizer: &'static str,
+    },
     /// Deletes the object.
     Delete {
         /// What to delete.
@@ -55,7 +63,7 @@ impl KubeRequest {
             Self::Get(_) => "get",
             Self::List { .. } => "list",
             Self::Create(_) => "create",
-            Self::Patch { .. } => "patch",
+            Self::Patch { .. } | Self::DropFinalizer { .. } => "patch",
             Self::Delete { .. } => "delete",
         }
     }
@@ -64,9 +72,10 @@ impl KubeRequest {
     #[must_use]
     pub const fn kind(&self) -> Kind {
         match self {
-            Self::Get(target) | Self::Patch { target, .. } | Self::Delete { target, .. } => {
-                target.kind
-            }
+            Self::Get(target)
+            | Self::Patch { target, .. }
+            | Self::DropFinalizer { target, .. }
+            | Self::Delete { target, .. } => target.kind,
             Self::List { kind, .. } => *kind,
             Self::Create(object) => object.kind(),
         }
@@ -134,6 +143,9 @@ impl fmt::Debug for KubeRequest {
                     Kind::Secret => f.write_str(" [redacted]"),
                     _ => write!(f, " {body}"),
                 }
+            }
+            Self::DropFinalizer { target, finalizer } => {
+                write!(f, "patch {target} without finalizer {finalizer}")
             }
             Self::Delete { target, grace, .. } => {
                 write!(f, "delete {target}")?;

@@ -133,7 +133,11 @@ impl ScaleSetMachine {
             return Some(self.remaining_registration());
         }
         if !self.release_protected(ars, step) {
-            return Some("the chart's protected objects to be released".to_owned());
+            let problem = self.protection.problem();
+            let problem = problem.map_or(String::new(), |problem| format!(": {problem}"));
+            return Some(format!(
+                "the chart's protected objects to be released{problem}"
+            ));
         }
         let known = ars.metadata.finalizers.as_deref().unwrap_or_default();
         let rest: Vec<&String> = known

@@ -160,7 +160,20 @@ impl Cluster {
                     .map(KubeAnswer::Object)
                     .ok_or_else(|| error(KubeErrorKind::NotFound))
             }
-            KubeRequest::List { .. } => Ok(KubeAnswer::Objects(Vec::new())),
+            KubeRequest::List {
+                kind,
+                namespace,
+                selector,
+            } => {
+                let listed = |object: &&Object| {
+                    let reference = object.reference();
+                    reference.kind == *kind
+                        && reference.namespace == *namespace
+                        && is_selected(object, selector)
+                };
+                let found = self.objects.values().filter(listed);
+                Ok(KubeAnswer::Objects(found.cloned().collect()))
+            }
             KubeRequest::Create(object) => self.create(object),
             KubeRequest::Patch {
                 target,
@@ -168,6 +181,13 @@ impl Cluster {
                 status,
                 lock,
             } => self.patch(target, body, *status, lock.as_deref()),
+            KubeRequest::DropFinalizer { target, finalizer } => {
+                let known = self.objects.get(target).map(|known| known.meta().clone());
+                let held = known.and_then(|meta| meta.finalizers).unwrap_or_default();
+                let rest: Vec<_> = held.iter().filter(|held| held != finalizer).collect();
+                let body = json!({"metadata": {"finalizers": rest}});
+                self.patch(target, &body, false, None)
+            }
             KubeRequest::Delete {
                 target, uid, grace, ..
             } => self.delete_object(target, uid.as_deref(), *grace),
@@ -289,6 +309,18 @@ impl Cluster {
         let ObjectRef { kind, name, .. } = target;
         self.writes.push(format!("{verb} {kind} {name}"));
     }
+}
+
+/// Whether an object has the label of a selector `key=value`; an empty one selects all.
+fn is_selected(object: &Object, selector: &str) -> bool {
+    let Some((key, value)) = selector.split_once('=') else {
+        return selector.is_empty();
+    };
+    let labels = object.meta().labels.as_ref();
+    labels
+        .and_then(|labels| labels.get(key))
+        .map(String::as_str)
+        == Some(value)
 }
 
 pub fn error(kind: KubeErrorKind) -> KubeError {

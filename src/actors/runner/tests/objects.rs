@@ -317,6 +317,7 @@ fn words(request: &KubeRequest) -> String {
                 .map_or(String::new(), |lock| format!(" at {lock}"));
             format!("patch {kind}{lock} {body}")
         }
+        KubeRequest::DropFinalizer { finalizer, .. } => format!("drop {finalizer} of {kind}"),
         KubeRequest::Delete {
             grace,
             target,

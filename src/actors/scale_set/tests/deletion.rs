@@ -11,9 +11,9 @@ use crate::messages::{
     ActionsErrorKind, Effect, Input, Kind, KubeErrorKind, KubeRequest, RunnerCounts,
 };
 
-const PROTECTION: &str = "actions.github.com/cleanup-protection";
+pub const PROTECTION: &str = "actions.github.com/cleanup-protection";
 
-fn delete(world: &mut World) {
+pub fn delete(world: &mut World) {
     world
         .cluster
         .delete(Kind::AutoscalingRunnerSet, RUNNERS, POOL);
@@ -304,7 +304,7 @@ fn a_scale_set_without_a_usable_id_is_not_deleted_in_the_service() {
     assert_eq!(world.service.count("delete_scale_set"), 0);
 }
 
-fn protected(world: &mut World) {
+pub fn protected(world: &mut World) {
     let pairs = [
         (
             Kind::RoleBinding,
@@ -374,22 +374,6 @@ fn the_charts_protected_objects_are_released_in_order() {
     {
         assert_eq!(object.meta().finalizers.as_ref().unwrap(), &["theirs/x"]);
     }
-}
-
-#[test]
-fn a_protected_object_that_may_not_be_read_does_not_hold_the_deletion() {
-    let mut world = World::settled();
-    protected(&mut world);
-    world.cluster.sabotage(|request| match request {
-        KubeRequest::Get(target) if target.name == "gh-secret" => {
-            Some(Fault::Refuse(KubeErrorKind::Forbidden))
-        }
-        _ => None,
-    });
-    delete(&mut world);
-    world.pass(10);
-    assert!(world.stopped);
-    assert_eq!(world.cluster.count("patch Role manager-role"), 1);
 }
 
 #[test]

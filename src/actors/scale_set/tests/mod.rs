@@ -7,6 +7,7 @@ mod life;
 mod observed;
 mod outdated;
 mod permitted;
+mod protection;
 mod registration;
 mod revisions;
 mod telling;
