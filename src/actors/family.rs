@@ -47,7 +47,7 @@ pub fn start_scale_set(
     let birth = Birth {
         key,
         ancestors: Vec::new(),
-        own: &[Kind::AutoscalingRunnerSet],
+        own: &[Kind::AutoscalingRunnerSet, Kind::EphemeralRunnerSet],
         machine: make(),
         factory: Box::new(make),
         report,

@@ -26,6 +26,10 @@ impl ScaleSetMachine {
             ScaleSetTag::Status => self.finish_status(&result, step),
             ScaleSetTag::Listener(name, verb) => self.finish_listener(&name, verb, &result, step),
             ScaleSetTag::RunnerSet(verb) => self.finish_runner_set(verb, &result, step),
+            ScaleSetTag::FormerSet(name, verb) => {
+                self.finish_former_set(&name, verb, &result, step);
+            }
+            ScaleSetTag::FormerRunners(name) => self.finish_former_runners(&name, &result, step),
             ScaleSetTag::Protected(at) => self.protection.finish(step.now, at, result),
             ScaleSetTag::Registration(_) | ScaleSetTag::Deregistration => {}
         }

@@ -108,9 +108,14 @@ impl ScaleSetMachine {
             }
         }
         child.alive = !stopped;
+        let before = child.report.as_ref().map(|report| report.counts);
+        let changed = before != Some(report.counts);
         child.report = (!stopped).then_some(report);
         if stopped && let Some(successor) = child.object.get().cloned() {
             self.hand_to_runner_set(successor.into_object(), step);
+        }
+        if changed {
+            self.hurry_former_sets();
         }
     }
 
@@ -156,6 +161,9 @@ impl ScaleSetMachine {
                     let name = object.name.clone();
                     self.direct_listener(&name, ListenerDirective::Gone { object, uid }, step);
                 }
+            }
+            EphemeralRunnerSet if object.name != self.name => {
+                self.former_set_gone(&object.name, &uid);
             }
             EphemeralRunnerSet | EphemeralRunner => {
                 if object == self.runner_set_reference() {

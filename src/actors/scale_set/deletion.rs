@@ -126,7 +126,8 @@ impl ScaleSetMachine {
         if !self.remove_listeners(None, step) {
             return Some("the listener to end".to_owned());
         }
-        if !self.remove_runner_set(ars, step) {
+        let former_gone = self.dissolve_former_sets(step);
+        if !self.remove_runner_set(ars, step) || !former_gone {
             return Some(self.remaining_runners());
         }
         if !self.deregister(ars, step) {

@@ -10,6 +10,7 @@ mod answers;
 mod children;
 mod conditions;
 mod deletion;
+mod former;
 mod listener;
 mod merge_diff;
 mod orphan;

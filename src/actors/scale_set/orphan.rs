@@ -12,6 +12,7 @@ impl ScaleSetMachine {
     pub(super) fn wind_up(&mut self, step: &mut Step) {
         // what is being created is about to be there
         let mut left = self.runner_set.alive || self.runner_set.object.is_in_flight();
+        left |= !self.dissolve_former_sets(step);
         for (name, child) in &mut self.listeners {
             left |= child.alive || child.object.is_in_flight();
             let known = child.object.get();

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::children::{ListenerChild, RunnerSetChild};
 use super::conditions::Finding;
 use super::deletion::Deregistration;
+use super::former::FormerSet;
 use super::parking::Parking;
 use super::protection::Protection;
 use super::registration::Registration;
@@ -46,6 +47,8 @@ pub struct ScaleSetMachine {
     /// Name of the AutoscalingListener that the deletion has looked for.
     pub(super) sought_listener: Option<String>,
     pub(super) runner_set: RunnerSetChild,
+    /// EphemeralRunnerSets of this scale set under other names, by these.
+    pub(super) former_sets: BTreeMap<String, FormerSet>,
     pub(super) registration: Registration,
     pub(super) deregistration: Deregistration,
     pub(super) protection: Protection,
@@ -102,6 +105,7 @@ impl ScaleSetMachine {
             listeners: BTreeMap::new(),
             sought_listener: None,
             runner_set: RunnerSetChild::default(),
+            former_sets: BTreeMap::new(),
             registration: Registration::default(),
             deregistration: Deregistration::default(),
             protection: Protection::default(),
@@ -154,6 +158,9 @@ impl ScaleSetMachine {
             Object::EphemeralRunnerSet(set) if set.reference() == self.runner_set_reference() => {
                 self.runner_set.object.observe(set.clone());
                 self.hand_to_runner_set(set.into_object(), step);
+            }
+            Object::EphemeralRunnerSet(set) if self.is_former_set(&set) => {
+                self.observe_former_set(set);
             }
             Object::EphemeralRunner(_) => self.hand_to_runner_set(object, step),
             _ => {}
@@ -231,6 +238,8 @@ impl ScaleSetMachine {
             return;
         };
         let runner_set = self.keep_runner_set(ars, registered.id, step);
+        self.announce_former_sets(ars, step);
+        self.dissolve_former_sets(step);
         let parked = self.follow_verdict(ars, runner_set, step);
         let listener = self.keep_listener(ars, registered, parked, step);
         step.findings.settled = registered.settled && listener && runner_set.settled;

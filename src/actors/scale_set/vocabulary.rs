@@ -18,6 +18,10 @@ pub enum ScaleSetTag {
     Listener(String, Verb),
     /// A request about the EphemeralRunnerSet.
     RunnerSet(Verb),
+    /// A request about the EphemeralRunnerSet of another name.
+    FormerSet(String, Verb),
+    /// The search for runners of that one.
+    FormerRunners(String),
     /// The call of that number on the way to a registration.
     Registration(u64),
     /// The deletion of the scale set in the Actions service.

@@ -3,6 +3,7 @@
 
 mod deletion;
 mod faults;
+mod former;
 mod life;
 mod observed;
 mod outdated;

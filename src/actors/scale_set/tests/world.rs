@@ -398,7 +398,9 @@ impl World {
             Shown::Gone(object, uid) => (object.clone(), Some(uid.clone())),
         };
         match object.kind {
-            Kind::EphemeralRunnerSet if self.runner_set => return self.play_runner_set(),
+            Kind::EphemeralRunnerSet if self.runner_set && object.name == POOL => {
+                return self.play_runner_set();
+            }
             Kind::AutoscalingRunnerSet | Kind::EphemeralRunnerSet | Kind::EphemeralRunner => {}
             _ if self.listeners.contains_key(&object.name) => {
                 let name = object.name;
