@@ -36,13 +36,18 @@ pub fn view(er: &EphemeralRunner) -> RunnerReport {
     }
 }
 
-/// Whether the listener has recorded a job on it.
+/// Whether the listener has recorded a job on it. Its phase does not tell: ARC's controller
+/// calls each runner `Running` whose pod runs, and listeners write job and phase together.
 #[must_use]
 pub fn has_job(er: &EphemeralRunner) -> bool {
+    let is_said = |text: &Option<String>| text.as_deref().is_some_and(|text| !text.is_empty());
+    let is_set = |id: Option<i64>| id.is_some_and(|id| id > 0);
     er.status.as_ref().is_some_and(|status| {
-        status.phase == Some(EphemeralRunnerPhase::Running)
-            || status.job_id.as_deref().is_some_and(|id| !id.is_empty())
-            || status.job_request_id.is_some_and(|id| id > 0)
+        is_said(&status.job_id)
+            || is_said(&status.job_repository_name)
+            || is_said(&status.job_display_name)
+            || is_set(status.job_request_id)
+            || is_set(status.workflow_run_id)
     })
 }
 
@@ -114,9 +119,8 @@ fn state(er: &EphemeralRunner) -> RunnerState {
         Some(EphemeralRunnerPhase::Failed) if has_job(er) => RunnerState::Finished,
         Some(EphemeralRunnerPhase::Failed) => RunnerState::Failed,
         Some(EphemeralRunnerPhase::Outdated) => RunnerState::Outdated,
-        Some(EphemeralRunnerPhase::Running) => RunnerState::Running,
-        Some(EphemeralRunnerPhase::Pending) | None if has_job(er) => RunnerState::Running,
-        Some(EphemeralRunnerPhase::Pending) | None => RunnerState::Pending,
+        _ if has_job(er) => RunnerState::Running,
+        _ => RunnerState::Pending,
     }
 }
 
@@ -134,4 +138,43 @@ fn number(er: &EphemeralRunner, annotation: &str) -> i64 {
         .and_then(|annotations| annotations.get(annotation))
         .and_then(|text| text.parse().ok())
         .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn seen(status: Value) -> RunnerReport {
+        let runner = json!({
+            "metadata": { "name": "r", "namespace": "ci", "uid": "u" },
+            "spec": { "githubConfigUrl": "", "githubConfigSecret": "", "runnerScaleSetId": 1 },
+            "status": status,
+        });
+        view(&serde_json::from_value(runner).unwrap())
+    }
+
+    #[test]
+    fn a_runner_is_busy_when_a_job_is_on_record_whatever_its_phase() {
+        for phase in [Value::Null, json!("Pending"), json!("Running")] {
+            let idle = seen(json!({ "phase": phase, "ready": true, "runnerId": 3 }));
+            assert_eq!(
+                (idle.state, idle.has_job),
+                (RunnerState::Pending, false),
+                "{phase}"
+            );
+            for (field, value) in [
+                ("jobId", json!("j")),
+                ("jobRequestId", json!(42)),
+                ("jobRepositoryName", json!("org/repo")),
+                ("jobDisplayName", json!("build")),
+                ("workflowRunId", json!(101)),
+            ] {
+                let busy = seen(json!({ "phase": phase, field: value }));
+                let found = (busy.state, busy.has_job);
+                assert_eq!(found, (RunnerState::Running, true), "{phase} {field}");
+            }
+        }
+    }
 }
