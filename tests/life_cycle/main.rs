@@ -1,6 +1,7 @@
 //! Scale sets through the whole program, from their creation to their deletion: on an embedded
 //! cluster in virtual time, and by hand on a real API server when `KUBEBUILDER_ASSETS` is set.
 
+mod arc;
 mod by_hand;
 mod deletion;
 mod determinism;
@@ -9,6 +10,7 @@ mod logged;
 mod logs;
 mod neighbours;
 mod never_killed;
+mod recorded;
 mod restored;
 mod runners;
 mod scaling;
