@@ -86,6 +86,7 @@ async fn without_a_command_the_help_lists_them() {
                 "demo",
                 "actions-service",
                 "crds",
+                "release",
                 "Usage: impresario",
             ],
         );
@@ -100,6 +101,7 @@ async fn the_help_of_every_command_explains_every_flag() {
         ("demo", 10),
         ("actions-service", 12),
         ("crds", 2),
+        ("release", 3),
     ] {
         let output = run(&[command, "--help"]).await;
         assert_eq!(output.status.code(), Some(0));

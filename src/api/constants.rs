@@ -51,6 +51,9 @@ pub mod annotations {
     /// Written by our listener on the EphemeralRunnerSet in each patch, which it names: see
     /// [`listener_patch`](crate::api::listener_patch). So a patch of any other is told from ours.
     pub const LISTENER_PATCH: &str = "impresario.dev/listener-patch";
+    /// On an AutoscalingListener or EphemeralRunnerSet of ours that has no other annotation: ARC's
+    /// controllers write into the annotations of these, and panic where there are none.
+    pub const MADE_BY: &str = "impresario.dev/made-by";
     /// resourceVersion of the config Secret that a listener pod was built from.
     pub const LISTENER_CONFIG_RESOURCE_VERSION: &str =
         "actions.github.com/listener-config-resource-version";

@@ -13,6 +13,7 @@ mod empty_flags;
 mod leadership;
 pub mod listener;
 mod number;
+pub mod release;
 pub mod telemetry;
 
 use std::ffi::OsString;
@@ -42,6 +43,8 @@ enum Command {
     ActionsService(actions_service::Args),
     /// Print the CustomResourceDefinitions.
     Crds(crds::CrdsArgs),
+    /// Hand scale sets back to ARC's controller, in the form that it manages.
+    Release(release::Args),
 }
 
 /// Parses the arguments and runs the command. Called as `manager` or `ghalistener` the
@@ -63,6 +66,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Listener(args) => listener::run(args),
         Command::Demo(args) => demo::run(args),
         Command::ActionsService(args) => actions_service::run(args),
+        Command::Release(args) => release::run(&args),
         Command::Crds(args) => {
             crds::run(&args, &mut std::io::stdout().lock()).map_err(anyhow::Error::from)
         }

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::labels::{URL_LABELS, inherited_labels};
 use crate::api::ResourceMeta;
+use crate::api::constants::annotations;
 use crate::messages::KubeObject;
 
 /// A reference that makes `owner` the controller of an object; `owner` goes only after it.
@@ -38,6 +39,16 @@ pub(super) fn owned_meta<K: KubeObject>(
         annotations: users_annotations(user),
         owner_references: Some(vec![owner_reference(owner)]),
         ..ObjectMeta::default()
+    }
+}
+
+/// Gives an object that neither has nor is to have an annotation one, so that ARC can take it
+/// over; `live` is what is there of it.
+pub fn provide_annotation(desired: &mut ObjectMeta, live: Option<&ObjectMeta>) {
+    let has_some = |meta: &ObjectMeta| meta.annotations.as_ref().is_some_and(|all| !all.is_empty());
+    if !has_some(desired) && !live.is_some_and(has_some) {
+        let made_by = (annotations::MADE_BY.to_owned(), "impresario".to_owned());
+        desired.annotations = Some(BTreeMap::from([made_by]));
     }
 }
 
@@ -117,6 +128,24 @@ mod tests {
                 "blockOwnerDeletion": true,
             })
         );
+    }
+
+    #[test]
+    fn an_object_is_given_an_annotation_only_where_it_would_have_none() {
+        let none = ObjectMeta::default();
+        let some = meta(&[], &[("theirs", "1")]);
+        for (desired, live, given) in [
+            (&none, None, true),
+            (&none, Some(&none), true),
+            (&none, Some(&some), false),
+            (&some, None, false),
+            (&some, Some(&none), false),
+        ] {
+            let mut found = desired.clone();
+            provide_annotation(&mut found, live);
+            let known = found.annotations.unwrap_or_default();
+            assert_eq!(known.contains_key(annotations::MADE_BY), given, "{live:?}");
+        }
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub use labels::{owned_labels, url_labels};
 pub use listener_access::{listener_role, listener_role_binding, listener_service_account};
 pub use listener_pod::listener_pod;
 pub use listener_secrets::{listener_config_secret, listener_proxy_secret};
-pub use metadata::{metadata_patch, owner_reference};
+pub use metadata::{metadata_patch, owner_reference, provide_annotation};
 pub use names::{
     listener_config_secret_name, listener_name, listener_proxy_secret_name, runner_name,
     runner_proxy_secret_name,

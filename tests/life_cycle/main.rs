@@ -5,6 +5,7 @@ mod arc;
 mod by_hand;
 mod deletion;
 mod determinism;
+mod hand_back;
 #[path = "../support/logged.rs"]
 mod logged;
 mod logs;

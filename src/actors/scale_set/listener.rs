@@ -6,7 +6,8 @@
 
 use std::sync::Arc;
 
-use serde_json::json;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::{Map, Value, json};
 
 use super::conditions::Finding;
 use super::registration::{Registered, reason_of};
@@ -20,7 +21,7 @@ use crate::api::{
     AutoscalingListener, AutoscalingListenerPhase, AutoscalingListenerSpec, AutoscalingRunnerSet,
 };
 use crate::messages::{Effect, EventSeverity, Kind, KubeObject, KubeRequest, ObjectRef, Tally};
-use crate::resources::{autoscaling_listener, listener_name, metadata_patch};
+use crate::resources::{autoscaling_listener, listener_name, metadata_patch, provide_annotation};
 use crate::semantic::{Drift, deep_equal, drift};
 
 impl ScaleSetMachine {
@@ -124,7 +125,8 @@ impl ScaleSetMachine {
         is_of(listener, &self.namespace, &self.name)
     }
 
-    fn create_listener(&mut self, name: &str, desired: AutoscalingListener, step: &mut Step) {
+    fn create_listener(&mut self, name: &str, mut desired: AutoscalingListener, step: &mut Step) {
+        provide_annotation(&mut desired.metadata, None);
         let Some(child) = self.listeners.get_mut(name) else {
             return;
         };
@@ -161,10 +163,20 @@ impl ScaleSetMachine {
         }
         let phase = |spec: &AutoscalingListenerSpec| spec.phase.unwrap_or_default();
         let wanted = phase(&desired.spec);
-        if phase(&live.spec) == wanted {
+        let mut body = Map::new();
+        if phase(&live.spec) != wanted {
+            body.insert("spec".to_owned(), json!({ "phase": wanted }));
+        }
+        let mut metadata = ObjectMeta::default();
+        provide_annotation(&mut metadata, Some(&live.metadata));
+        if let Some(annotations) = metadata.annotations {
+            let annotations = json!({ "annotations": annotations });
+            body.insert("metadata".to_owned(), annotations);
+        }
+        if body.is_empty() {
             return !child.object.is_in_flight();
         }
-        let body = json!({ "spec": { "phase": wanted } });
+        let body = Value::Object(body);
         let tag = ScaleSetTag::Listener(name, Verb::Patch);
         let what = Some((Verb::Patch, body.to_string()));
         step.send(&mut child.object, tag, what, || {

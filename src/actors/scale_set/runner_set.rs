@@ -20,7 +20,7 @@ use crate::api::{
     AutoscalingRunnerSet, EphemeralRunnerSet, EphemeralRunnerSetPhase, EphemeralRunnerSetSpec,
 };
 use crate::messages::{EventSeverity, Kind, KubeObject, KubeRequest, ObjectRef};
-use crate::resources::ephemeral_runner_set;
+use crate::resources::{ephemeral_runner_set, provide_annotation};
 use crate::semantic::{deep_equal, drift};
 
 /// How the runner set stands.
@@ -58,7 +58,9 @@ impl ScaleSetMachine {
         scale_set_id: i64,
         step: &mut Step,
     ) -> Standing {
-        let desired = ephemeral_runner_set(ars, scale_set_id, &self.settings);
+        let mut desired = ephemeral_runner_set(ars, scale_set_id, &self.settings);
+        let live = self.runner_set.object.get().map(|live| &live.metadata);
+        provide_annotation(&mut desired.metadata, live);
         let standing = match self.runner_set.object.presence().clone() {
             Presence::Unknown => {
                 self.read_runner_set(step);
