@@ -192,7 +192,9 @@ pub(super) struct World {
     pub(super) jobs: BTreeMap<i64, Job>,
     /// Jobs on offer to nobody, by what they run on.
     waiting: BTreeMap<Vec<String>, VecDeque<i64>>,
-    /// Jobs that a runner has started, ever.
+    /// Jobs that have ended and are remembered, the oldest first.
+    ended: VecDeque<i64>,
+    /// Jobs that a runner has started, as far as they are remembered.
     pub(super) history: BTreeMap<i64, Vec<i64>>,
     timers: BTreeMap<(Instant, i64), Timer>,
     /// What happened since somebody last looked, for the log.
@@ -202,6 +204,8 @@ pub(super) struct World {
 pub(super) type Outcome<T> = Result<T, Refusal>;
 
 const DEFAULT_GROUP: i64 = 1;
+/// How many jobs that have ended are remembered: as many as a demonstration can have.
+const REMEMBERED: usize = 100_000;
 
 impl World {
     pub(super) fn new(seed: u64, durations: Durations) -> Self {
@@ -229,6 +233,7 @@ impl World {
             runner_names: BTreeMap::new(),
             jobs: BTreeMap::new(),
             waiting: BTreeMap::new(),
+            ended: VecDeque::new(),
             history: BTreeMap::new(),
             timers: BTreeMap::new(),
             notes: Vec::new(),

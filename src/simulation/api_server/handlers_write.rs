@@ -22,6 +22,10 @@ pub(super) const NAME_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 /// How often a name is generated until one is free, as on the real server.
 const NAME_ATTEMPTS: usize = 8;
 
+/// How many Events are kept. The real server forgets them after an hour; this one lives shorter, and
+/// in less memory.
+const MOST_EVENTS: usize = 5_000;
+
 /// Longest name, and longest stem of a generated one.
 const LONGEST_NAME: usize = 63;
 
@@ -76,6 +80,9 @@ impl State {
             true => Arc::new(object),
             false => self.write(&resource, object),
         };
+        if &*resource.shelf == "events" && !dry_run {
+            self.store.keep_newest(&resource.shelf, MOST_EVENTS);
+        }
         if resource.is("", "namespaces") && !dry_run {
             self.open_namespace(object::name(&object), call.now);
         }

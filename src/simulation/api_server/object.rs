@@ -118,3 +118,21 @@ pub fn drop_nulls(value: &mut Value) {
 pub fn time(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
+
+/// What a value takes in memory, about: enough to tell large from small.
+#[must_use]
+pub fn weight(value: &Value) -> usize {
+    /// A string or number with what is around it; an entry of a map with its share of the node.
+    const LEAF: usize = 32;
+    const ENTRY: usize = 64;
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => LEAF,
+        Value::String(text) => LEAF + text.len(),
+        Value::Array(items) => LEAF + items.iter().map(weight).sum::<usize>(),
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(key, value)| ENTRY + key.len() + weight(value))
+            .sum::<usize>()
+            .max(LEAF),
+    }
+}

@@ -12,8 +12,13 @@ use tokio::sync::Notify;
 
 use super::object;
 
-/// Changes kept for watchers on each shelf.
+/// Most changes kept for watchers on each shelf.
 const HISTORY: usize = 10_000;
+
+/// So much memory may the objects of a shelf's history take, about, and so many changes are kept
+/// all the same. A change is a whole object: a busy pool of runners would have a gigabyte of them.
+const HISTORY_WEIGHT: usize = 16 << 20;
+const SHORTEST_HISTORY: usize = 500;
 
 /// Where an object is kept: shelf, namespace (empty for cluster-scoped ones) and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,6 +46,8 @@ pub struct Change {
     pub object: Arc<Value>,
     /// The object before, when there was one.
     pub previous: Option<Arc<Value>>,
+    /// What the object takes in memory, about.
+    weight: usize,
 }
 
 /// The history that was asked for is gone; holds the oldest revision that is left.
@@ -53,11 +60,20 @@ type Key = (String, String);
 struct Shelf {
     objects: BTreeMap<Key, Arc<Value>>,
     history: VecDeque<Change>,
+    /// What the objects of the history take, about.
+    weight: usize,
     /// Changes up to this revision are gone.
     compacted: u64,
     /// Wakes who waits for a change, in the order of their waiting: tokio's watch channel
     /// would draw the order at random.
     changed: Arc<Notify>,
+}
+
+impl Shelf {
+    fn is_too_long(&self) -> bool {
+        let count = self.history.len();
+        count > HISTORY || (self.weight > HISTORY_WEIGHT && count > SHORTEST_HISTORY)
+    }
 }
 
 /// All objects.
@@ -227,11 +243,29 @@ impl Store {
         Some(object)
     }
 
+    /// Removes from a shelf what was changed longest ago, until no more than `most` are left.
+    pub fn keep_newest(&mut self, shelf: &str, most: usize) {
+        while let Some(kept) = self.shelves.get_key_value(shelf)
+            && kept.1.objects.len() > most
+        {
+            let objects = kept.1.objects.values();
+            let oldest = objects.min_by_key(|object| object::revision(object));
+            let Some(oldest) = oldest else { return };
+            let id = ObjectId {
+                shelf: Arc::clone(kept.0),
+                namespace: object::namespace(oldest).to_owned(),
+                name: object::name(oldest).to_owned(),
+            };
+            self.remove(&id);
+        }
+    }
+
     /// Drops all history, as etcd's compaction does: watches from older revisions end.
     pub fn compact(&mut self) {
         self.compacted = self.revision;
         for shelf in self.shelves.values_mut() {
             shelf.history.clear();
+            shelf.weight = 0;
         }
     }
 
@@ -364,18 +398,22 @@ impl Store {
         previous: Option<Arc<Value>>,
     ) {
         let revision = self.revision;
+        let weight = object::weight(&object);
         let change = Change {
             revision,
             kind,
             object,
             previous,
+            weight,
         };
         self.unseen.push_back((id.clone(), change.clone()));
         let shelf = self.shelf(&id.shelf);
         shelf.history.push_back(change);
-        if shelf.history.len() > HISTORY
+        shelf.weight += weight;
+        while shelf.is_too_long()
             && let Some(oldest) = shelf.history.pop_front()
         {
+            shelf.weight -= oldest.weight;
             shelf.compacted = oldest.revision;
         }
         shelf.changed.notify_waiters();
@@ -461,6 +499,46 @@ mod tests {
         let first = object::revision(&first);
         assert_eq!(store.changes_after(&shelf, first).unwrap().count(), HISTORY);
         assert!(store.changes_after(&shelf, first - 1).is_err());
+    }
+
+    #[test]
+    fn what_was_changed_longest_ago_makes_room() {
+        let shelf: Arc<str> = "events".into();
+        let mut store = Store::default();
+        for name in ["a", "b", "c", "a"] {
+            store.put(&shelf, object("ci", name, ""));
+        }
+        store.keep_newest("events", 2);
+        let left: Vec<_> = store.list("events", None).cloned().collect();
+        assert_eq!(names(&left), ["a", "c"]);
+        store.keep_newest("none", 0);
+    }
+
+    #[test]
+    fn the_history_of_large_objects_is_shorter() {
+        let shelf: Arc<str> = "things".into();
+        let mut store = Store::default();
+        let large = |number: usize| {
+            let mut object = object("ci", "a", "");
+            object["data"] = json!({ "long": "x".repeat(100_000), "number": number });
+            object
+        };
+        let first = store.put(&shelf, large(0));
+        let first = object::revision(&first);
+        for number in 0..2_000 {
+            store.put(&shelf, large(number));
+        }
+        let oldest = store.changes_after(&shelf, first).err().unwrap();
+        let kept = store.changes_after(&shelf, oldest.0).unwrap().count();
+        assert_eq!(kept, SHORTEST_HISTORY);
+        // small ones are as many as ever
+        for _ in 0..HISTORY {
+            store.put(&shelf, object("ci", "b", ""));
+        }
+        let then = store.revision() - HISTORY as u64;
+        assert_eq!(store.changes_after(&shelf, then).unwrap().count(), HISTORY);
+        store.compact();
+        assert_eq!(store.shelf(&shelf).weight, 0);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::super::jobs::{Job, JobSpec, JobState};
-use super::{Moment, Scope, Timer, World, next};
+use super::{Moment, REMEMBERED, Scope, Timer, World, next};
 
 impl World {
     pub(crate) fn queue_job(&mut self, mut spec: JobSpec, now: Moment) -> i64 {
@@ -97,7 +97,23 @@ impl World {
             }
         }
         self.note(format!("job {id} completed: {result}"));
+        self.ended.push_back(id);
+        self.forget_ended(REMEMBERED);
         Some(ended)
+    }
+
+    /// Forgets all jobs that have ended but the last.
+    fn forget_ended(&mut self, but: usize) {
+        while self.ended.len() > but
+            && let Some(oldest) = self.ended.pop_front()
+        {
+            let job = self.jobs.remove(&oldest);
+            if let Some(runner) = job.and_then(|job| job.runner_id)
+                && !self.runners.contains_key(&runner)
+            {
+                self.history.remove(&runner);
+            }
+        }
     }
 
     /// Offers waiting jobs to a scale set, and gives its jobs to its idle runners.
@@ -269,5 +285,33 @@ impl Scope {
         };
         fill(&mut job.owner, &self.owner, "acme");
         fill(&mut job.repository, &self.repository, "widgets");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::super::Durations;
+    use super::*;
+
+    #[test]
+    fn jobs_that_have_ended_are_forgotten_and_no_others() {
+        let mut world = World::new(0, Durations::default());
+        let now = Moment {
+            instant: Instant::now(),
+            time: crate::clock::Timestamp::UNIX_EPOCH,
+        };
+        let waiting = world.queue_job(JobSpec::on("ci"), now);
+        let ended: Vec<i64> = (0..5)
+            .map(|_| {
+                let job = world.queue_job(JobSpec::on("ci"), now);
+                assert!(world.finish(job, "succeeded", now));
+                job
+            })
+            .collect();
+        world.forget_ended(2);
+        let known: Vec<i64> = world.jobs.keys().copied().collect();
+        assert_eq!(known, [waiting, ended[3], ended[4]]);
     }
 }
