@@ -133,8 +133,9 @@ fn with_pending_and_idle_runners() {
         let names = stage.scale_up(3, 1).await;
         stage.up(&names[0]).await;
         stage.settle().await;
-        let ids: Vec<i64> = names.iter().map(|name| stage.registration(name)).collect();
+        let mut ids: Vec<i64> = names.iter().map(|name| stage.registration(name)).collect();
         stage.delete_scale_set().await;
+        ids.sort_unstable();
         let mut removed = stage.warden.removals();
         removed.sort_unstable();
         assert_eq!(removed, ids);
