@@ -84,6 +84,9 @@ async fn a_slow_call_takes_its_time_and_a_lost_answer_has_taken_effect() {
     assert_eq!(began.elapsed(), Duration::from_millis(700));
 
     world.ask_once("generate_jit_config", json!({"fault": "answer-lost"}));
+    // a call about a runner is sent once: who asked for it asks again
+    let lost = world.client.generate_jit_config(set, "linux-1", "").await;
+    assert_eq!(lost.unwrap_err().kind, ErrorKind::Unavailable);
     let again = world.client.generate_jit_config(set, "linux-1", "").await;
     assert_eq!(again.unwrap_err().kind, ErrorKind::RunnerExists);
     assert_eq!(world.service.runners().len(), 1);
