@@ -6,9 +6,6 @@ mod by_hand;
 mod deletion;
 mod determinism;
 mod hand_back;
-#[path = "../support/logged.rs"]
-mod logged;
-mod logs;
 mod neighbours;
 mod never_killed;
 mod recorded;

@@ -1,13 +1,24 @@
-//! What the log says of a whole run: one line a step, and never what objects hold.
+//! What the controller logs in a whole run: one line a step, and never what objects hold. Alone
+//! in its process, and one test: whether a line of the program is logged at all is decided once
+//! for all threads, so that tests beside this one could silence it.
+
+#[path = "../support/logged.rs"]
+mod logged;
+#[path = "../support/stage/mod.rs"]
+#[allow(dead_code, reason = "shared with other tests, which use other parts")]
+mod stage;
+#[path = "../support/mod.rs"]
+#[allow(dead_code, reason = "shared with other tests, which use other parts")]
+mod support;
 
 use std::time::Duration;
 
 use serde_json::json;
 use tracing_subscriber::EnvFilter;
 
-use crate::logged::Logged;
-use crate::stage::manifests::SET;
-use crate::stage::{Stage, play};
+use logged::Logged;
+use stage::manifests::SET;
+use stage::{Stage, play};
 
 /// Stands in the template of the pool's runners, and so in nearly every object.
 const BODY: &str = "only-in-the-body-of-objects";
@@ -48,6 +59,11 @@ fn log_of_a_run(level: &str) -> String {
 }
 
 #[test]
+fn at_debug_a_step_is_a_line_without_bodies_and_at_trace_it_is_all_there() {
+    at_debug_a_step_is_a_line_that_names_what_happened_and_no_bodies();
+    at_trace_it_is_all_there();
+}
+
 fn at_debug_a_step_is_a_line_that_names_what_happened_and_no_bodies() {
     let log = log_of_a_run("debug");
     let body = log.lines().find(|line| line.contains(BODY));
@@ -71,7 +87,6 @@ fn at_debug_a_step_is_a_line_that_names_what_happened_and_no_bodies() {
     }
 }
 
-#[test]
 fn at_trace_it_is_all_there() {
     let log = log_of_a_run("trace");
     assert!(log.contains(BODY), "no patch of the template is shown");
