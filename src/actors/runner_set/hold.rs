@@ -70,9 +70,11 @@ impl Hold {
             Count::Open
         };
         let before = self.places.take().unwrap_or_default();
+        // what came free under patch 0 was filled at once
+        let carries = !telling && self.patch != Some(0);
         let late = before
             .into_iter()
-            .filter(|(_, place)| place.late && !telling);
+            .filter(|(_, place)| place.late && carries);
         let carried = late.map(|(name, place)| {
             (
                 name,
