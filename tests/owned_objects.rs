@@ -190,7 +190,7 @@ fn all() -> Vec<Objects> {
     };
     for path in entries
         .map(|entry| entry.unwrap().path())
-        .filter(|path| path.is_file())
+        .filter(|path| path.extension().is_some_and(|kind| kind == "yaml"))
     {
         let text = fs::read_to_string(path).unwrap();
         for object in serde_saphyr::from_multiple::<Value>(&text).unwrap() {
