@@ -51,6 +51,8 @@ pub enum SourceErrorKind {
     Refused,
     /// The secret is not there, or holds nothing usable.
     Unusable,
+    /// The API server does not let us read it.
+    Denied,
     /// The source is busy, out of order or did not answer in time.
     Unavailable,
 }
@@ -70,13 +72,15 @@ impl SourceError {
 
     /// The API server's answer to the attempt to read an object.
     pub(super) fn from_kube(what: &str, error: &KubeError) -> Self {
-        let (kind, advice) = match error.kind {
-            KubeErrorKind::Forbidden => (SourceErrorKind::Unusable, ": let the controller read it"),
-            _ => (SourceErrorKind::Unavailable, ""),
+        let kind = match error.kind {
+            KubeErrorKind::Forbidden => SourceErrorKind::Denied,
+            // it goes with its namespace
+            KubeErrorKind::NamespaceTerminating => SourceErrorKind::Unusable,
+            _ => SourceErrorKind::Unavailable,
         };
         Self {
             kind,
-            message: format!("{what} cannot be read: {error}{advice}"),
+            message: format!("{what} cannot be read: {error}"),
             retry_after: error.retry_after,
         }
     }
@@ -88,6 +92,7 @@ impl From<SourceError> for ActionsError {
             SourceErrorKind::Config => ActionsErrorKind::Config,
             SourceErrorKind::Refused => ActionsErrorKind::Unauthorized,
             SourceErrorKind::Unusable => ActionsErrorKind::Credentials,
+            SourceErrorKind::Denied => ActionsErrorKind::Denied,
             SourceErrorKind::Unavailable => ActionsErrorKind::Unavailable,
         };
         Self {

@@ -23,6 +23,12 @@ pub const REQUESTS: Schedule = Schedule {
     cap_ms: 30_000,
 };
 
+/// For requests that lack a right: a person has to give it. 1 s, doubling up to 2 min.
+pub const DENIED: Schedule = Schedule {
+    first_ms: 1_000,
+    cap_ms: 120_000,
+};
+
 /// For things made again because they ended: 5, 10, 20, … s up to 5 min. (The first time
 /// is at once; that is the caller's business.)
 pub const RECREATION: Schedule = Schedule {

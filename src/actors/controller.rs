@@ -138,7 +138,8 @@ async fn run_once(
     let worker_ended = workers.ended();
     let client = options.client.clone();
     let events = EventPublisher::new(client.clone(), options.clock.clone());
-    let kube = KubeIo::new(client, options.limiter.clone(), options.metrics.clone());
+    let kube = KubeIo::new(client, options.limiter.clone(), options.metrics.clone())
+        .at_home_in(&options.settings.namespace);
     let world = Arc::new(World {
         kube: kube.behind(options.fence.clone()),
         actions: options.actions.clone(),

@@ -233,6 +233,10 @@ impl<T: KubeObject> Tracked<T> {
                 let asked = error
                     .retry_after
                     .and_then(|wait| now.saturating_add(wait).ok());
+                let schedule = match error.kind {
+                    KubeErrorKind::Forbidden => backoff::DENIED,
+                    _ => schedule,
+                };
                 let own = schedule.until(now, self.failures, &who.to_string());
                 self.not_before = Some(asked.map_or(own, |time| time.max(own)));
                 self.last_error = Some(error.clone());

@@ -407,7 +407,8 @@ fn controller_options(
         args.k8s_client_rate_limiter_qps,
         args.k8s_client_rate_limiter_burst,
     ));
-    let sources = KubeIo::new(client.clone(), limiter.clone(), metrics.clone());
+    let sources = KubeIo::new(client.clone(), limiter.clone(), metrics.clone())
+        .at_home_in(&settings.namespace);
     let clients = Clients::new(
         Arc::new(KubeSources(sources)),
         Arc::new(ReqwestTransports),

@@ -14,6 +14,7 @@ use tokio::sync::Semaphore;
 
 use super::fence::Fence;
 use super::refusals::{Refusals, missing_right};
+use super::says_terminating;
 use crate::clock::{Clock, Timestamp};
 use crate::messages::{EventNote, EventSeverity, KubeError, Object};
 
@@ -25,6 +26,9 @@ const DEADLINE: Duration = Duration::from_secs(60);
 
 /// So many Events are on their way at most.
 const UNDER_WAY: usize = 4;
+
+/// Where Events about objects without a namespace stand.
+const WITHOUT_NAMESPACE: &str = "default";
 
 /// Publishes Events through one client.
 pub struct EventPublisher {
@@ -91,20 +95,10 @@ impl EventPublisher {
         let now = self.clock.now();
         let name = event_name(note);
         let (first, count) = self.count(&name, now);
-        let api = Api::<Event>::namespaced(self.client.clone(), &note.about.namespace);
         let event = event(note, &name, first, now, count);
-        let write = async {
-            match api.create(&PostParams::default(), &event).await {
-                Err(kube::Error::Api(status)) if status.code == 409 => {
-                    let again = json!({ "count": count.max(2), "lastTimestamp": Time(now) });
-                    api.patch(&name, &PatchParams::default(), &Patch::Merge(again))
-                        .await
-                }
-                other => other,
-            }
-        };
+        let write = self.write(event, count, now);
         let problem = match tokio::time::timeout(DEADLINE, write).await {
-            Ok(Ok(_)) => return,
+            Ok(Ok(())) => return,
             Ok(Err(error)) => {
                 self.refused.log(&super::classify(&error, "create", false));
                 error.to_string()
@@ -112,6 +106,44 @@ impl EventPublisher {
             Err(_) => "no answer".to_owned(),
         };
         tracing::debug!(about = %note.about, reason = note.reason, problem, "event not written");
+    }
+
+    /// Writes an Event. In a namespace that is being deleted none can be made: there it is told of
+    /// the namespace, which `kubectl describe namespace` shows.
+    async fn write(&self, mut event: Event, count: i32, now: Timestamp) -> kube::Result<()> {
+        let told = self.write_one(&event, count, now).await;
+        match told {
+            Err(kube::Error::Api(status)) if says_terminating(&status) => {}
+            other => return other,
+        }
+        let about = &event.involved_object;
+        let part = |text: &Option<String>| text.clone().unwrap_or_default();
+        let (kind, name) = (part(&about.kind), part(&about.name));
+        event.message = Some(format!("{kind} {name}: {}", part(&event.message)));
+        event.involved_object = ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Namespace".to_owned()),
+            name: about.namespace.clone(),
+            ..ObjectReference::default()
+        };
+        event.metadata.namespace = Some(WITHOUT_NAMESPACE.to_owned());
+        self.write_one(&event, count, now).await
+    }
+
+    async fn write_one(&self, event: &Event, count: i32, now: Timestamp) -> kube::Result<()> {
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        let namespace = text(&event.metadata.namespace);
+        let name = text(&event.metadata.name);
+        let api = Api::<Event>::namespaced(self.client.clone(), &namespace);
+        let written = match api.create(&PostParams::default(), event).await {
+            Err(kube::Error::Api(status)) if status.code == 409 => {
+                let again = json!({ "count": count.max(2), "lastTimestamp": Time(now) });
+                api.patch(&name, &PatchParams::default(), &Patch::Merge(again))
+                    .await
+            }
+            other => other,
+        };
+        written.map(drop)
     }
 
     fn count(&self, name: &str, now: Timestamp) -> (Timestamp, i32) {

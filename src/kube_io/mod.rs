@@ -13,6 +13,7 @@ mod lease;
 mod limiter;
 mod newest;
 mod patch_plan;
+mod permission;
 mod refusals;
 mod schemas;
 mod served;
@@ -21,8 +22,10 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::core::NamespaceResourceScope;
+use kube::api::{
+    DeleteParams, ListParams, ObjectList, Patch, PatchParams, PostParams, Preconditions,
+};
+use kube::core::{NamespaceResourceScope, Status};
 use kube::{Api, Client, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -43,6 +46,7 @@ pub use events::EventPublisher;
 pub use fence::{Fence, Writing};
 pub use lease::{Candidate, DRAIN, LeaseLost};
 pub use limiter::{Access, Limiter};
+pub use permission::Grant;
 pub use refusals::{Refusals, missing_right};
 pub use schemas::{Reading, SchemaReader};
 pub use served::ServedFields;
@@ -66,6 +70,8 @@ pub struct KubeIo {
     newest: Arc<Newest>,
     served: Arc<ServedFields>,
     refusals: Refusals,
+    /// The controller's namespace, whose rights come from another role.
+    home: Arc<str>,
 }
 
 impl KubeIo {
@@ -80,7 +86,15 @@ impl KubeIo {
             newest: Arc::default(),
             served: Arc::default(),
             refusals: Refusals::default(),
+            home: Arc::from(""),
         }
+    }
+
+    /// The same, of a controller that runs in this namespace.
+    #[must_use]
+    pub fn at_home_in(self, namespace: &str) -> Self {
+        let home = Arc::from(namespace);
+        Self { home, ..self }
     }
 
     /// The same, with writes through this fence.
@@ -151,7 +165,46 @@ impl KubeIo {
     ///
     /// As the server answered, or [`KubeErrorKind::Unanswered`] when no answer came to a write.
     pub async fn run(&self, request: KubeRequest) -> Result<KubeAnswer, KubeError> {
-        let (verb, kind) = (request.verb(), request.kind());
+        let KubeRequest::Get(target) = request else {
+            return self.run_as(request, Way::Straight).await;
+        };
+        let read = KubeRequest::Get(target.clone());
+        let answer = self.run_as(read, Way::Straight).await;
+        match answer {
+            Err(error) if error.kind == KubeErrorKind::Forbidden && is_listed(target.kind) => {
+                self.find(target).await.unwrap_or(Err(error))
+            }
+            answer => answer,
+        }
+    }
+
+    /// Looks for an object in the list of its kind: where the rights in a namespace are gone,
+    /// those to list are still there. Nothing when these are not either.
+    async fn find(&self, target: ObjectRef) -> Option<Result<KubeAnswer, KubeError>> {
+        let message = format!("{} \"{}\" not found", target.kind.plural(), target.name);
+        let read = KubeRequest::Get(target);
+        let found = match self.run_as(read, Way::ByList).await {
+            Ok(KubeAnswer::Objects(found)) => found.into_iter().next(),
+            Err(error) if error.kind == KubeErrorKind::Forbidden => return None,
+            other => return Some(other),
+        };
+        Some(found.map(KubeAnswer::Object).ok_or(KubeError {
+            kind: KubeErrorKind::NotFound,
+            message,
+            retry_after: None,
+        }))
+    }
+
+    async fn run_as(&self, request: KubeRequest, way: Way) -> Result<KubeAnswer, KubeError> {
+        let kind = request.kind();
+        let verb = match way {
+            Way::Straight => request.verb(),
+            Way::ByList => "list",
+        };
+        let (grant, namespace) = (
+            Grant::of(&request, &self.home),
+            request.namespace().to_owned(),
+        );
         let reads = matches!(request, KubeRequest::Get(_) | KubeRequest::List { .. });
         let access = if reads { Access::Read } else { Access::Write };
         let _admitted = self.limiter.admit(access).await;
@@ -161,7 +214,7 @@ impl KubeIo {
             Access::Write => Some(self.fence.pass().await),
         };
         let started = tokio::time::Instant::now();
-        let result = tokio::time::timeout(DEADLINE, self.send(request)).await;
+        let result = tokio::time::timeout(DEADLINE, self.send(request, way)).await;
         let (code, result) = match result {
             // the client tells the code of refusals only
             Ok(Ok(answer)) if verb == "create" => ("201".to_owned(), Ok(answer)),
@@ -182,7 +235,33 @@ impl KubeIo {
             Ok(answer) => self.newest.note(answer),
             Err(error) => self.refusals.log(error),
         }
-        result
+        result.map_err(|mut error| {
+            if error.kind == KubeErrorKind::Forbidden {
+                error.message = permission::explained(&error.message, grant, &namespace);
+            }
+            error
+        })
+    }
+
+    /// Whether a namespace is being deleted, or gone. Nothing is changed, and no right is needed
+    /// but the one to create runners: their creation is tried without taking effect.
+    pub async fn is_terminating(&self, namespace: &str) -> bool {
+        let _admitted = self.limiter.admit(Access::Read).await;
+        let mut probe = EphemeralRunner::default();
+        probe.metadata.name = Some("impresario-probe".to_owned());
+        let params = PostParams {
+            dry_run: true,
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+        };
+        let api = Api::<EphemeralRunner>::namespaced(self.client.clone(), namespace);
+        let tried = tokio::time::timeout(DEADLINE, api.create(&params, &probe)).await;
+        match tried {
+            Ok(Err(error)) => matches!(
+                classify(&error, "create", true).kind,
+                KubeErrorKind::NamespaceTerminating | KubeErrorKind::NotFound
+            ),
+            _ => false,
+        }
     }
 
     /// Reads a Secret; `None` when there is none.
@@ -214,25 +293,37 @@ impl KubeIo {
     }
 
     async fn read<K: KubeObject>(&self, target: ObjectRef) -> Result<Option<Arc<K>>, KubeError> {
+        let namespace = target.namespace.clone();
         match self.run(KubeRequest::Get(target)).await {
             Ok(answer) => Ok(answer.object().and_then(K::from_object)),
             Err(error) if error.kind == KubeErrorKind::NotFound => Ok(None),
+            // the rights go with a namespace that is being deleted, and do not come back
+            Err(error)
+                if error.kind == KubeErrorKind::Forbidden
+                    && self.is_terminating(&namespace).await =>
+            {
+                Err(KubeError {
+                    kind: KubeErrorKind::NamespaceTerminating,
+                    message: format!("the namespace {namespace} is being deleted; {error}"),
+                    retry_after: None,
+                })
+            }
             Err(error) => Err(error),
         }
     }
 
-    async fn send(&self, request: KubeRequest) -> kube::Result<KubeAnswer> {
+    async fn send(&self, request: KubeRequest, way: Way) -> kube::Result<KubeAnswer> {
         match request.kind() {
             Kind::AutoscalingRunnerSet => self.send_custom::<AutoscalingRunnerSet>(request).await,
             Kind::AutoscalingListener => self.send_custom::<AutoscalingListener>(request).await,
             Kind::EphemeralRunnerSet => self.send_custom::<EphemeralRunnerSet>(request).await,
             Kind::EphemeralRunner => self.send_custom::<EphemeralRunner>(request).await,
-            Kind::Pod => self.send_as::<Pod>(request).await,
-            Kind::Secret => self.send_as::<Secret>(request).await,
-            Kind::ConfigMap => self.send_as::<ConfigMap>(request).await,
-            Kind::ServiceAccount => self.send_as::<ServiceAccount>(request).await,
-            Kind::Role => self.send_as::<Role>(request).await,
-            Kind::RoleBinding => self.send_as::<RoleBinding>(request).await,
+            Kind::Pod => self.send_as::<Pod>(request, way).await,
+            Kind::Secret => self.send_as::<Secret>(request, way).await,
+            Kind::ConfigMap => self.send_as::<ConfigMap>(request, way).await,
+            Kind::ServiceAccount => self.send_as::<ServiceAccount>(request, way).await,
+            Kind::Role => self.send_as::<Role>(request, way).await,
+            Kind::RoleBinding => self.send_as::<RoleBinding>(request, way).await,
         }
     }
 
@@ -274,7 +365,7 @@ impl KubeIo {
                     .await
                     .map(one)
             }
-            other => Ok(match self.send_as::<K>(other).await? {
+            other => Ok(match self.send_as::<K>(other, Way::Straight).await? {
                 KubeAnswer::Object(object) => KubeAnswer::Object(raise::<K>(object)),
                 KubeAnswer::Objects(objects) => {
                     KubeAnswer::Objects(objects.into_iter().map(raise::<K>).collect())
@@ -284,7 +375,7 @@ impl KubeIo {
         }
     }
 
-    async fn send_as<K>(&self, request: KubeRequest) -> kube::Result<KubeAnswer>
+    async fn send_as<K>(&self, request: KubeRequest, way: Way) -> kube::Result<KubeAnswer>
     where
         K: KubeObject
             + Resource<DynamicType = (), Scope = NamespaceResourceScope>
@@ -296,20 +387,19 @@ impl KubeIo {
         let api = |namespace: &str| Api::<K>::namespaced(self.client.clone(), namespace);
         let one = |object: K| KubeAnswer::Object(Arc::new(object).into_object());
         match request {
+            KubeRequest::Get(target) if way == Way::ByList => {
+                let of_that_name = format!("metadata.name={}", target.name);
+                let params = ListParams::default().fields(&of_that_name);
+                api(&target.namespace).list(&params).await.map(several)
+            }
             KubeRequest::Get(target) => api(&target.namespace).get(&target.name).await.map(one),
             KubeRequest::List {
                 namespace,
                 selector,
                 ..
             } => {
-                let list = api(&namespace)
-                    .list(&ListParams::default().labels(&selector))
-                    .await?;
-                let objects = list
-                    .items
-                    .into_iter()
-                    .map(|item| Arc::new(item).into_object());
-                Ok(KubeAnswer::Objects(objects.collect()))
+                let params = ListParams::default().labels(&selector);
+                api(&namespace).list(&params).await.map(several)
             }
             KubeRequest::Create(object) => create(&api(&object.reference().namespace), &object)
                 .await
@@ -368,6 +458,28 @@ fn raise<K: KubeObject + Clone + Serialize + DeserializeOwned>(object: Object) -
         Some(typed) => Arc::new(raised(K::clone(&typed))).into_object(),
         None => object,
     }
+}
+
+/// How an object is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// By its name.
+    Straight,
+    /// As the only one in a list.
+    ByList,
+}
+
+/// Kinds that may be listed everywhere, whatever the rights in a namespace.
+const fn is_listed(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::Pod | Kind::ServiceAccount | Kind::Role | Kind::RoleBinding
+    )
+}
+
+fn several<K: KubeObject + Clone>(list: ObjectList<K>) -> KubeAnswer {
+    let items = list.items.into_iter();
+    KubeAnswer::Objects(items.map(|item| Arc::new(item).into_object()).collect())
 }
 
 async fn create<K>(api: &Api<K>, object: &Object) -> kube::Result<K>
@@ -437,6 +549,14 @@ fn unanswered(reads: bool, message: String) -> KubeError {
     }
 }
 
+/// Whether a request was refused because its namespace is being deleted.
+fn says_terminating(status: &Status) -> bool {
+    status.details.as_ref().is_some_and(|details| {
+        let mut causes = details.causes.iter();
+        causes.any(|cause| cause.reason == "NamespaceTerminating")
+    })
+}
+
 fn classify(error: &kube::Error, verb: &str, reads: bool) -> KubeError {
     let kube::Error::Api(status) = error else {
         return match error {
@@ -449,18 +569,12 @@ fn classify(error: &kube::Error, verb: &str, reads: bool) -> KubeError {
             _ => unanswered(reads, format!("the API server did not answer: {error}")),
         };
     };
-    let terminating = status.details.as_ref().is_some_and(|details| {
-        details
-            .causes
-            .iter()
-            .any(|cause| cause.reason == "NamespaceTerminating")
-    });
     let kind = match (status.code, status.reason.as_str()) {
         (404, _) => KubeErrorKind::NotFound,
         (409, "AlreadyExists") => KubeErrorKind::AlreadyExists,
         (409, _) if verb == "create" && status.reason != "Conflict" => KubeErrorKind::AlreadyExists,
         (409, _) => KubeErrorKind::Conflict,
-        (403, _) if terminating => KubeErrorKind::NamespaceTerminating,
+        (403, _) if says_terminating(status) => KubeErrorKind::NamespaceTerminating,
         (403, _) if status.message.contains("exceeded quota") => KubeErrorKind::QuotaExceeded,
         (401 | 403, _) => KubeErrorKind::Forbidden,
         (400 | 422, _) => KubeErrorKind::Invalid,

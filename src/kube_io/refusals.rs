@@ -53,6 +53,8 @@ pub fn missing_right(error: &KubeError) -> Option<&str> {
     // User "u" cannot get resource "pods" in API group "" in the namespace "n"
     let (_, wish) = message.split_once(" cannot ")?;
     let (verb, _) = wish.split_once(" resource \"")?;
+    // what follows is our advice
+    let wish = wish.split("; ").next().unwrap_or(wish);
     (!verb.contains(' ')).then_some(wish)
 }
 

@@ -218,7 +218,9 @@ impl From<SourceError> for Failure {
         use crate::actions::SourceErrorKind;
         let kind = match error.kind {
             SourceErrorKind::Config => FailureKind::Config,
-            SourceErrorKind::Refused | SourceErrorKind::Unusable => FailureKind::Refused,
+            SourceErrorKind::Refused | SourceErrorKind::Unusable | SourceErrorKind::Denied => {
+                FailureKind::Refused
+            }
             SourceErrorKind::Unavailable => FailureKind::Unavailable,
         };
         Self {

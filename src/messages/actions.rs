@@ -196,6 +196,8 @@ pub struct ActionsError {
 pub enum ActionsErrorKind {
     /// The Secret, vault entry, proxy Secret or ConfigMap is missing or holds nothing usable.
     Credentials,
+    /// The API server does not let the controller read what the call needs.
+    Denied,
     /// The config URL or another setting is wrong.
     Config,
     /// The service refuses the credentials (401, 403).
@@ -222,6 +224,7 @@ impl ActionsErrorKind {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Credentials => "credentials",
+            Self::Denied => "denied",
             Self::Config => "config",
             Self::Unauthorized => "unauthorized",
             Self::RunnerExists => "runner_exists",

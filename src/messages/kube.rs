@@ -81,6 +81,19 @@ impl KubeRequest {
         }
     }
 
+    /// The namespace it is about.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        match self {
+            Self::Get(target)
+            | Self::Patch { target, .. }
+            | Self::DropFinalizer { target, .. }
+            | Self::Delete { target, .. } => &target.namespace,
+            Self::List { namespace, .. } => namespace,
+            Self::Create(object) => object.meta().namespace.as_deref().unwrap_or_default(),
+        }
+    }
+
     /// A merge patch of an object itself, without a lock.
     #[must_use]
     pub const fn patch(target: ObjectRef, body: Value) -> Self {

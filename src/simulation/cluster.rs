@@ -174,7 +174,8 @@ impl RunningController {
         // metrics declare fixed names in a new registry, which a test shows to be sound
         let metrics = Arc::new(Metrics::new().unwrap_or_else(|error| unreachable!("{error}")));
         let ready = Arc::new(AtomicBool::new(false));
-        let sources = KubeIo::new(world.client.clone(), Limiter::unlimited(), metrics.clone());
+        let sources = KubeIo::new(world.client.clone(), Limiter::unlimited(), metrics.clone())
+            .at_home_in(&world.settings.namespace);
         let options = ClientsOptions {
             user_agent: UserAgent {
                 version: world.settings.version.clone(),
@@ -394,12 +395,18 @@ impl Cluster {
         });
     }
 
-    /// Applies an object: creates it, or replaces what the manifest sets.
+    /// Applies an object: creates it, or replaces what the manifest sets. The namespace of a scale
+    /// set gets the binding that people give it in a real cluster.
     ///
     /// # Errors
     ///
     /// As the API server answers.
     pub async fn apply(&self, object: &Value) -> Result<(), ApplyError> {
+        if object["kind"] == "AutoscalingRunnerSet" {
+            let namespace = object["metadata"]["namespace"].as_str();
+            let binding = runner_namespace_binding(namespace.unwrap_or("default"));
+            super::apply::apply(&self.api, &binding).await?;
+        }
         super::apply::apply(&self.api, object).await
     }
 
@@ -420,23 +427,26 @@ impl Cluster {
                 self.apply(&object.value).await?;
             }
         }
-        // in a real cluster each namespace with runners binds this role; here all do
-        self.apply(&json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "ClusterRoleBinding",
-            "metadata": {"name": "all-runner-namespaces"},
-            "roleRef": {
-                "apiGroup": "rbac.authorization.k8s.io",
-                "kind": "ClusterRole",
-                "name": "impresario-runner-namespace",
-            },
-            "subjects": [{
-                "kind": "ServiceAccount",
-                "name": CONTROLLER_ACCOUNT,
-                "namespace": CONTROLLER_NAMESPACE,
-            }],
-        }))
-        .await?;
         Ok(())
     }
+}
+
+/// What lets the controller work in a namespace with runners, as in `config/samples`.
+#[must_use]
+pub fn runner_namespace_binding(namespace: &str) -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": CONTROLLER_ACCOUNT, "namespace": namespace},
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "ClusterRole",
+            "name": "impresario-runner-namespace",
+        },
+        "subjects": [{
+            "kind": "ServiceAccount",
+            "name": CONTROLLER_ACCOUNT,
+            "namespace": CONTROLLER_NAMESPACE,
+        }],
+    })
 }

@@ -8,6 +8,7 @@ mod determinism;
 mod hand_back;
 mod neighbours;
 mod never_killed;
+mod permissions;
 mod recorded;
 mod restored;
 mod runners;

@@ -467,6 +467,13 @@ async fn an_api_server_out_of_order_leaves_the_client_in_use() {
     world.cluster.fail(Some(KubeErrorKind::Forbidden));
     tokio::time::sleep(Duration::from_secs(61)).await;
     let error = world.refusal(tenant()).await;
+    assert_eq!(error.kind, ActionsErrorKind::Denied);
+    // a Secret that goes with its namespace does not come back
+    world
+        .cluster
+        .fail(Some(KubeErrorKind::NamespaceTerminating));
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    let error = world.refusal(tenant()).await;
     assert_eq!(error.kind, ActionsErrorKind::Credentials);
 }
 

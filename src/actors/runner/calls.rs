@@ -1,5 +1,6 @@
 //! Calls to the Actions service about the runner's registration, and what their ends mean.
 
+use super::deletion::is_denied;
 use super::machine::{Asked, Own, RunnerMachine, Tag};
 use super::registration::{Call, Removal, Standing};
 use super::turn::Turn;
@@ -48,6 +49,7 @@ impl RunnerMachine {
     pub(super) fn seek_id(&mut self, er: &EphemeralRunner, turn: &mut Turn<Self>) -> bool {
         if self.registration.standing == Standing::Unknown && !self.registration.is_calling() {
             match self.own_secret(er) {
+                Own::Unknown if is_denied(&self.secret) => self.call(er, Call::Find, turn),
                 Own::Unknown => self.read_secret(turn),
                 Own::Ours(secret) => match resources::read_jit_secret(&secret) {
                     Ok(record) => self.registration.learn(Some(record.runner_id)),
@@ -98,7 +100,9 @@ impl RunnerMachine {
                     .runner
                     .get()
                     .map_or(0, |er| er.spec.runner_scale_set_id);
-                self.registration.found(turn.now, result, ours, &who);
+                if let Some(removal) = self.registration.found(turn.now, result, ours, &who) {
+                    self.take_removal(removal, turn);
+                }
             }
             Tag::Remove => {
                 if let Some(removal) = self.registration.removed(turn.now, result, &who) {
@@ -123,6 +127,10 @@ impl RunnerMachine {
                 let word = word.unwrap_or_else(|| "CredentialsRefused".to_owned());
                 self.refuse(Refusal::NotAsked(word, message));
             }
+            Removal::Denied if releasing => {
+                let why = self.registration.trouble().unwrap_or_default();
+                self.refuse(Refusal::NotAsked(why.0, why.1));
+            }
             // asked on the way to a registration of our own, and not to let this runner go
             Removal::Refused
                 if !deleting && !has_job && self.secret.is_absent() && self.pod.is_absent() =>
@@ -134,7 +142,7 @@ impl RunnerMachine {
             }
             Removal::GivenUp(message) if deleting => self.give_up_removal(&message, turn),
             Removal::Refused if !deleting => self.keep(turn),
-            Removal::Refused | Removal::GivenUp(_) => {}
+            Removal::Refused | Removal::GivenUp(_) | Removal::Denied => {}
         }
     }
 }

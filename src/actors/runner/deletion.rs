@@ -13,10 +13,11 @@ use super::registration::Standing;
 use super::status::{Change, StatusWrite};
 use super::turn::Turn;
 use super::view;
+use crate::actors::tracked::Tracked;
 use crate::api::constants::finalizers;
 use crate::api::{EphemeralRunner, EphemeralRunnerPhase};
 use crate::clock::after;
-use crate::messages::{EventSeverity, Kind, KubeRequest, Refusal};
+use crate::messages::{EventSeverity, Kind, KubeErrorKind, KubeObject, KubeRequest, Refusal};
 use crate::resources;
 
 /// How long, in seconds, the service may say that a job is running on a runner whose pod is gone.
@@ -107,6 +108,8 @@ impl RunnerMachine {
             self.remove_pod(er, pod, state, turn);
         }
         let secret_gone = match self.own_secret(er) {
+            // what may not be removed here goes with its owner
+            Own::Unknown | Own::Ours(_) if is_denied(&self.secret) => !self.secret.is_in_flight(),
             Own::Unknown => {
                 self.read_secret(turn);
                 false
@@ -163,11 +166,13 @@ impl RunnerMachine {
         if alive && view::has_job(&er) {
             return;
         }
-        let id = self.registration.id().unwrap_or_default();
+        let who = match self.registration.id() {
+            Some(id) => format!("runner {id} is left"),
+            None => "the runner may be left".to_owned(),
+        };
         self.registration.standing = Standing::Removed;
-        let message = format!(
-            "runner {id} is left registered in the Actions service, and its deletion goes on: {why}"
-        );
+        let message =
+            format!("{who} registered in the Actions service, and its deletion goes on: {why}");
         self.event(turn, EventSeverity::Warning, "RegistrationLeft", message);
     }
 
@@ -295,6 +300,12 @@ impl RunnerMachine {
             },
         );
     }
+}
+
+/// Whether the controller may not do what it last tried with an object.
+pub(super) fn is_denied<T: KubeObject>(object: &Tracked<T>) -> bool {
+    let error = object.last_error();
+    error.is_some_and(|error| error.kind == KubeErrorKind::Forbidden)
 }
 
 fn holds(er: &EphemeralRunner, finalizer: &str) -> bool {

@@ -473,8 +473,12 @@ impl RunnerMachine {
         };
         // of one that has its pod, what went wrong with a call counts while it is asked to go
         let calls = self.asked == Asked::Release || !matches!(self.own_pod(er), Own::Ours(_));
-        if report.reason.is_none() && report.state == RunnerState::Pending && calls {
-            report.reason = self.trouble();
+        if report.reason.is_none() {
+            report.reason = match report.state {
+                RunnerState::Pending if calls => self.trouble(),
+                RunnerState::Pending if !report.deleting => None,
+                _ => self.trouble().filter(view::is_denial),
+            };
         }
         if let Own::Ours(pod) = self.own_pod(er)
             && let Some(time) = lost_at(&pod)

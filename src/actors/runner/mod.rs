@@ -20,4 +20,4 @@ mod view;
 
 pub use machine::{Origin, RunnerMachine, Tag};
 pub use pod_state::{End, PodState, judge};
-pub use view::view;
+pub use view::{is_denial, view};

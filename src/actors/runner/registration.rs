@@ -3,7 +3,7 @@
 
 use super::pod_state::Reason;
 use crate::actors::backoff::Schedule;
-use crate::clock::Timestamp;
+use crate::clock::{Timestamp, after};
 use crate::messages::{ActionsAnswer, ActionsError, ActionsErrorKind, JitConfig};
 
 /// Calls that failed: 1, 2, 4, … s up to a minute, so that mended credentials are noticed.
@@ -18,6 +18,10 @@ const REFUSALS: Schedule = Schedule {
     first_ms: 30_000,
     cap_ms: 300_000,
 };
+
+/// After so many seconds with credentials of no use, a runner is not looked for any longer by one
+/// that is to go.
+const USELESS_FOR: i64 = 20;
 
 /// What is known of the registration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +56,8 @@ pub enum Removal {
     Refused,
     /// It cannot be asked for: the credentials are of no use.
     GivenUp(String),
+    /// It cannot be asked for while the controller may not read the credentials.
+    Denied,
 }
 
 /// What is known of the registration, and of the calls about it.
@@ -69,6 +75,8 @@ pub struct Registration {
     taken_back: Option<i64>,
     call: Option<Call>,
     find_next: bool,
+    /// Since when the credentials are of no use for a look-up.
+    useless_since: Option<Timestamp>,
     failures: u32,
     /// How often in a row a removal was refused for a running job.
     refusals: u32,
@@ -87,6 +95,7 @@ impl Registration {
             taken_back: None,
             call: None,
             find_next: false,
+            useless_since: None,
             failures: 0,
             refusals: 0,
             not_before: None,
@@ -211,15 +220,17 @@ impl Registration {
         }
     }
 
-    /// Takes in the end of a look-up. `ours` is the scale set that our runners belong to.
+    /// Takes in the end of a look-up. `ours` is the scale set that our runners belong to. Says
+    /// when it cannot be had any more.
     pub fn found(
         &mut self,
         now: Timestamp,
         result: Result<ActionsAnswer, ActionsError>,
         ours: i64,
         who: &str,
-    ) {
+    ) -> Option<Removal> {
         self.call = None;
+        let since = self.useless_since.take();
         match result {
             Ok(ActionsAnswer::Runner(None)) => {
                 self.standing = Standing::None;
@@ -249,8 +260,21 @@ impl Registration {
                 self.find_next = false;
                 self.standing = Standing::None;
             }
-            Err(error) => self.fail(now, error, who),
+            Err(error) => {
+                let useless = matches!(
+                    error.kind,
+                    ActionsErrorKind::Credentials | ActionsErrorKind::Config
+                );
+                let message = error.message.clone();
+                self.fail(now, error, who);
+                if useless {
+                    let since = *self.useless_since.insert(since.unwrap_or(now));
+                    let given_up = after(since, USELESS_FOR) <= now;
+                    return given_up.then_some(Removal::GivenUp(message));
+                }
+            }
         }
+        None
     }
 
     /// Takes in the end of a removal.
@@ -280,6 +304,10 @@ impl Registration {
                     let message = error.message.clone();
                     self.fail(now, error, who);
                     Some(Removal::GivenUp(message))
+                }
+                ActionsErrorKind::Denied => {
+                    self.fail(now, error, who);
+                    Some(Removal::Denied)
                 }
                 _ => {
                     self.fail(now, error, who);
@@ -330,6 +358,7 @@ fn unexpected(what: &str) -> ActionsError {
 const fn word(kind: ActionsErrorKind) -> &'static str {
     match kind {
         ActionsErrorKind::Credentials => "CredentialsMissing",
+        ActionsErrorKind::Denied => "CredentialsForbidden",
         ActionsErrorKind::Config => "ConfigInvalid",
         ActionsErrorKind::Unauthorized => "CredentialsRefused",
         ActionsErrorKind::RunnerExists => "RunnerNameTaken",

@@ -140,6 +140,12 @@ fn number(er: &EphemeralRunner, annotation: &str) -> i64 {
         .unwrap_or(0)
 }
 
+/// Whether the controller lacks a right for what is to be done.
+#[must_use]
+pub fn is_denial(reason: &(String, String)) -> bool {
+    matches!(reason.0.as_str(), "Forbidden" | "CredentialsForbidden")
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};

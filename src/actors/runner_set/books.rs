@@ -8,6 +8,7 @@ mod counting;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::actors::backoff::Schedule;
+use crate::actors::runner::is_denial;
 use crate::clock::{Timestamp, after};
 use crate::messages::{
     Launch, Refusal, Rejected, RunnerCommand, RunnerCounts, RunnerReport, RunnerState,
@@ -662,7 +663,9 @@ fn is_troubled(entry: &Entry) -> bool {
         Class::Running | Class::Deleting => entry.report.lost,
         Class::Finished | Class::Stale | Class::Leaving => false,
     };
-    tells && (entry.report.reason.is_some() || not_asked(entry).is_some())
+    // of one that is done or goes, what a person has to mend
+    let denied = entry.report.reason.as_ref().is_some_and(is_denial);
+    denied || tells && (entry.report.reason.is_some() || not_asked(entry).is_some())
 }
 
 /// Why the service could not be asked to let the runner go, while that stands.

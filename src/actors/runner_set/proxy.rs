@@ -223,13 +223,16 @@ impl RunnerSetMachine {
         }
     }
 
-    /// Removes the Secret at the set's end. Says whether it is gone.
+    /// Removes the Secret at the set's end. Says whether it is gone. One that may not be removed
+    /// here goes with its owner.
     pub(super) fn remove_proxy(&mut self, set: &EphemeralRunnerSet, turn: &mut Turn<Self>) -> bool {
         let never_made = proxy_of(set).is_none() && self.proxy.live.is_unknown();
         if never_made && !self.proxy.live.is_in_flight() {
             return true;
         }
-        self.clear_proxy(turn)
+        let error = self.proxy.live.last_error();
+        let denied = error.is_some_and(|error| error.kind == KubeErrorKind::Forbidden);
+        (denied && !self.proxy.live.is_in_flight()) || self.clear_proxy(turn)
     }
 
     /// Removes the Secret, wherever it comes from. Says whether it is gone.

@@ -124,12 +124,18 @@ impl ScaleSetMachine {
     fn take_down(&mut self, ars: &AutoscalingRunnerSet, step: &mut Step) -> Option<String> {
         self.look_for_listener(ars);
         if !self.remove_listeners(None, step) {
-            return Some("the listener to end".to_owned());
+            let why = self.listener_trouble();
+            step.findings.listener = going("the listener is being removed", why.as_deref());
+            return Some(because("the listener to end", why.as_deref()));
         }
+        step.findings.listener = going("the listener is gone", None);
         let former_gone = self.dissolve_former_sets(step);
         if !self.remove_runner_set(ars, step) || !former_gone {
-            return Some(self.remaining_runners());
+            let why = self.runners_trouble();
+            step.findings.runners = going("the runners are being removed", why.as_deref());
+            return Some(because(&self.remaining_runners(), why.as_deref()));
         }
+        step.findings.runners = going("the runners are gone", None);
         if !self.deregister(ars, step) {
             return Some(self.remaining_registration());
         }
@@ -148,6 +154,26 @@ impl ScaleSetMachine {
         let body = json!({ "metadata": { "finalizers": rest } });
         self.patch_scale_set_at(ars, body, step);
         None
+    }
+
+    /// What keeps a listener from ending.
+    fn listener_trouble(&self) -> Option<String> {
+        self.listeners.values().find_map(|child| {
+            let error = child.object.last_error().map(ToString::to_string);
+            let report = child.report.as_ref().filter(|report| !report.ready);
+            let told = report.and_then(|report| report.reason.as_ref());
+            error.or_else(|| told.map(|(_, message)| message.clone()))
+        })
+    }
+
+    /// What keeps the runners from ending.
+    fn runners_trouble(&self) -> Option<String> {
+        let error = self.runner_set.object.last_error();
+        let report = self.runner_set.report.as_ref();
+        let told = report.and_then(|report| report.problem.as_ref());
+        error
+            .map(ToString::to_string)
+            .or_else(|| told.map(|(_, message)| message.clone()))
     }
 
     /// One that was never heard of may be there all the same. It is looked for once: that it is
@@ -292,4 +318,13 @@ impl ScaleSetMachine {
         let tag = ScaleSetTag::ScaleSet(crate::actors::owned::Verb::Read);
         step.send(&mut self.ars, tag, Some("end"), || KubeRequest::Get(target));
     }
+}
+
+/// What happens, and what keeps it from happening.
+fn because(what: &str, why: Option<&str>) -> String {
+    why.map_or_else(|| what.to_owned(), |why| format!("{what}: {why}"))
+}
+
+fn going(what: &str, why: Option<&str>) -> Finding {
+    Finding::fails("Deleting", because(what, why))
 }

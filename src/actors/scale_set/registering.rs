@@ -324,6 +324,7 @@ impl ScaleSetMachine {
             self.settle(TOPIC);
             for reason in [
                 "CredentialsUnusable",
+                "CredentialsForbidden",
                 "CredentialsRefused",
                 "ConfigInvalid",
                 "GroupNotFound",

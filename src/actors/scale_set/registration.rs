@@ -287,6 +287,7 @@ pub const fn is_for_a_person(kind: ActionsErrorKind) -> bool {
     matches!(
         kind,
         ActionsErrorKind::Credentials
+            | ActionsErrorKind::Denied
             | ActionsErrorKind::Config
             | ActionsErrorKind::Unauthorized
             | ActionsErrorKind::GroupNotFound
@@ -297,6 +298,7 @@ pub const fn is_for_a_person(kind: ActionsErrorKind) -> bool {
 pub const fn reason_of(kind: ActionsErrorKind) -> &'static str {
     match kind {
         ActionsErrorKind::Credentials => "CredentialsUnusable",
+        ActionsErrorKind::Denied => "CredentialsForbidden",
         ActionsErrorKind::Unauthorized => "CredentialsRefused",
         ActionsErrorKind::Config => "ConfigInvalid",
         ActionsErrorKind::GroupNotFound => "GroupNotFound",

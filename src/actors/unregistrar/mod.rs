@@ -328,7 +328,10 @@ impl Lane {
 const fn is_lockout(kind: ActionsErrorKind) -> bool {
     matches!(
         kind,
-        ActionsErrorKind::Credentials | ActionsErrorKind::Config | ActionsErrorKind::Unauthorized
+        ActionsErrorKind::Credentials
+            | ActionsErrorKind::Denied
+            | ActionsErrorKind::Config
+            | ActionsErrorKind::Unauthorized
     )
 }
 

@@ -143,19 +143,5 @@ pub fn rights() -> Vec<Value> {
 
 /// What gives the controller its rights in a namespace with runners.
 pub fn binding(namespace: &str) -> Value {
-    json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "RoleBinding",
-        "metadata": {"name": "impresario-controller", "namespace": namespace},
-        "roleRef": {
-            "apiGroup": "rbac.authorization.k8s.io",
-            "kind": "ClusterRole",
-            "name": "impresario-runner-namespace",
-        },
-        "subjects": [{
-            "kind": "ServiceAccount",
-            "name": "impresario-controller",
-            "namespace": CONTROLLER_NAMESPACE,
-        }],
-    })
+    impresario::simulation::cluster::runner_namespace_binding(namespace)
 }

@@ -643,9 +643,34 @@ impl Stage {
         .collect()
     }
 
+    /// A condition of the scale set as `status reason: message`.
+    pub async fn condition(&self, kind: &str) -> String {
+        let set = self.scale_set().await;
+        let status = set.status.unwrap_or_default();
+        let found = status.conditions.iter().find(|one| one.type_ == kind);
+        found.map_or_else(String::new, |one| {
+            format!("{} {}: {}", one.status, one.reason, one.message)
+        })
+    }
+
+    /// Whether a condition of the scale set says that this right is missing, where, and which role
+    /// has it.
+    pub async fn said_of(&self, resource: &str, verb: &str) -> bool {
+        let set = self.scale_set().await;
+        let right = format!("cannot {verb} resource \"{resource}\"");
+        let parts = [&right, manifests::RUN, "impresario-runner-namespace"];
+        let status = set.status.unwrap_or_default();
+        let mut said = status.conditions.iter().filter(|one| one.status != "True");
+        said.any(|one| parts.iter().all(|part| one.message.contains(part)))
+    }
+
     /// Applies a manifest of one or more documents.
     pub async fn apply(&self, documents: &[Value]) {
         for document in documents {
+            if document["kind"] == "AutoscalingRunnerSet" {
+                let namespace = document["metadata"]["namespace"].as_str().unwrap();
+                manifests::apply(&self.client, &manifests::binding(namespace)).await;
+            }
             manifests::apply(&self.client, document).await;
         }
     }

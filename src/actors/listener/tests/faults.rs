@@ -137,7 +137,7 @@ fn a_lasting_refusal_backs_off_and_is_named() {
             world.reports.len()
         );
         world.cluster.stop_sabotage();
-        world.pass(60);
+        world.pass(120);
         assert!(world.pod().is_some(), "{refused}");
     }
 }

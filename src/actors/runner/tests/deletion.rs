@@ -209,6 +209,63 @@ fn the_finalizers_of_others_stay() {
     assert!(!hand.stopped);
 }
 
+// === rights that are missing ===
+
+#[test]
+fn a_secret_that_may_not_be_read_or_removed_goes_with_its_owner() {
+    for readable in [false, true] {
+        let (mut hand, _) = alive();
+        hand.actions(Tag::Remove, Ok(ActionsAnswer::Done));
+        let denied = || kube_error(KubeErrorKind::Forbidden);
+        let asked = if readable {
+            let found = answer(Object::Secret(secret(5, "42")));
+            assert_eq!(hand.kube(Tag::ReadSecret, found), ["delete Secret"]);
+            hand.kube(Tag::DeleteSecret, denied())
+        } else {
+            hand.kube(Tag::ReadSecret, denied())
+        };
+        assert!(asked.is_empty(), "{asked:?}");
+        assert_eq!(hand.kube(Tag::DeletePod, Ok(KubeAnswer::Deleted)), [DROP]);
+    }
+}
+
+#[test]
+fn credentials_that_may_not_be_read_are_waited_for_and_told() {
+    let (mut hand, _) = alive();
+    for _ in 0..100 {
+        hand.actions(Tag::Remove, refused(ActionsErrorKind::Denied));
+        let reason = hand.report.clone().unwrap().reason.unwrap();
+        assert_eq!(reason.0, "CredentialsForbidden");
+        assert_eq!(hand.after(60), ["remove 42"]);
+    }
+    assert_eq!(hand.events, [""; 0]);
+    let asked = hand.actions(Tag::Remove, Ok(ActionsAnswer::Done));
+    assert_eq!(asked, ["delete Pod", "get Secret"]);
+}
+
+#[test]
+fn a_runner_that_cannot_be_looked_for_is_left_and_named() {
+    let unknown = er(30, deleted(json!({ "status": { "runnerId": null } })));
+    let mut hand = Hand::new(Origin::Found(Some(unknown)));
+    hand.tick();
+    hand.kube(Tag::ReadPod, kube_error(KubeErrorKind::NotFound));
+    let mut asked = hand.kube(Tag::ReadSecret, kube_error(KubeErrorKind::Forbidden));
+    let mut calls = 0;
+    while asked != [DROP] {
+        assert!(
+            asked.len() == 1 && asked[0].starts_with("find"),
+            "{asked:?}"
+        );
+        calls += 1;
+        assert!(calls < 20, "it is asked for ever");
+        asked = hand.actions(Tag::Find, refused(ActionsErrorKind::Credentials));
+        if asked.is_empty() {
+            asked = hand.after(60);
+        }
+    }
+    assert_eq!(hand.events, ["RegistrationLeft"]);
+}
+
 // === what container hooks made ===
 
 fn with_hooks(status: serde_json::Value) -> std::sync::Arc<crate::api::EphemeralRunner> {

@@ -161,7 +161,7 @@ fn a_lasting_refusal_of_any_write_backs_off() {
         let said = world.condition("Ready");
         assert!(said.contains("forbidden"), "{kind}: {said}");
         world.cluster.stop_sabotage();
-        world.pass(60);
+        world.pass(120);
         assert_eq!(world.phase(), Some(Phase::Running), "{kind}");
     }
 }

@@ -326,7 +326,7 @@ fn a_missing_permission_keeps_it_pending_and_is_named() {
         world.condition("Ready")
     );
     world.cluster.stop_sabotage();
-    world.pass(40);
+    world.pass(120);
     assert_eq!(world.phase(), Some(Phase::Running));
 }
 
