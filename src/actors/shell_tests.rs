@@ -1,6 +1,8 @@
 //! The runtime around a step function, shown with a machine that only writes down what it
 //! is told.
 
+mod lives;
+
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -29,6 +31,7 @@ use crate::messages::{
 };
 use crate::metrics::Metrics;
 use crate::resources::ControllerSettings;
+use crate::simulation::api_server::faults::{Interceptor, NoFaults};
 use crate::simulation::api_server::{ApiServer, ApiServerOptions};
 
 impl Brief for &'static str {
@@ -102,8 +105,18 @@ impl Stage {
     }
 
     fn with(client: impl FnOnce(&ApiServer) -> kube::Client) -> Self {
+        Self::on(Arc::new(NoFaults), client)
+    }
+
+    fn on(
+        interceptor: Arc<dyn Interceptor>,
+        client: impl FnOnce(&ApiServer) -> kube::Client,
+    ) -> Self {
         let clock = Clock::simulated(Timestamp::UNIX_EPOCH);
-        let server = ApiServer::new(ApiServerOptions::new(clock.clone(), 1));
+        let server = ApiServer::new(ApiServerOptions {
+            interceptor,
+            ..ApiServerOptions::new(clock.clone(), 1)
+        });
         let metrics = Arc::new(Metrics::new().unwrap());
         let client = client(&server);
         let world = Arc::new(World {
@@ -143,7 +156,10 @@ impl Stage {
                 own: &[Kind::ConfigMap],
                 machine: make(),
                 factory: Box::new(make),
-                report: Box::new(move |report| reports.borrow_mut().push(report)),
+                report: Box::new(move |report| {
+                    assert_ne!(report, "panic", "as asked");
+                    reports.borrow_mut().push(report);
+                }),
                 family: Box::new(Childless),
             },
         );

@@ -77,7 +77,9 @@ pub fn parse_format(text: &str) -> Result<String, String> {
 fn filter(level: &str) -> anyhow::Result<EnvFilter> {
     match parse_level(level) {
         Ok(level) => {
-            EnvFilter::try_new(format!("warn,impresario={level}")).context("the log level")
+            // kube prints an answer that it cannot decode as a whole, and it may be a Secret
+            EnvFilter::try_new(format!("warn,kube_client::client=error,impresario={level}"))
+                .context("the log level")
         }
         Err(problem) => bail!(problem),
     }

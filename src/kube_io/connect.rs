@@ -13,6 +13,7 @@ use kube::client::{Body, ClientBuilder, ConfigExt as _};
 use kube::{Client, Config, Error};
 use tower::{BoxError, ServiceBuilder};
 
+use super::retry_after::RetryAfterLayer;
 use crate::keep_alive::KeepAlive;
 
 /// Of one watch or answer, so much may be under way before it is read.
@@ -50,6 +51,7 @@ pub fn connect_with(config: Config, keep_alive: KeepAlive) -> kube::Result<Clien
         .http2_keep_alive_while_idle(true)
         .build::<_, Body>(tls(&config, tcp(&config, keep_alive))?);
     let service = ServiceBuilder::new()
+        .layer(RetryAfterLayer)
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)

@@ -15,6 +15,7 @@ mod newest;
 mod patch_plan;
 mod permission;
 mod refusals;
+mod retry_after;
 mod schemas;
 mod served;
 
@@ -578,8 +579,13 @@ fn classify(error: &kube::Error, verb: &str, reads: bool) -> KubeError {
         (403, _) if status.message.contains("exceeded quota") => KubeErrorKind::QuotaExceeded,
         (401 | 403, _) => KubeErrorKind::Forbidden,
         (400 | 422, _) => KubeErrorKind::Invalid,
-        // a timeout inside the server says nothing about the effect
-        (504, _) => unanswered(reads, String::new()).kind,
+        // a timeout inside the server, or a server that goes away behind a balancer, says nothing
+        // about the effect
+        (502 | 504, _) => unanswered(reads, String::new()).kind,
+        // the store may have done what the server did not hear of
+        (500, _) if status.message.contains("request timed out") => {
+            unanswered(reads, String::new()).kind
+        }
         (429 | 500..=599, _) => KubeErrorKind::Unavailable,
         _ => KubeErrorKind::Other,
     };
@@ -593,3 +599,7 @@ fn classify(error: &kube::Error, verb: &str, reads: bool) -> KubeError {
         retry_after: (wait > 0).then(|| Duration::from_secs(u64::from(wait))),
     }
 }
+
+#[cfg(test)]
+#[path = "request_tests.rs"]
+mod tests;

@@ -248,3 +248,38 @@ impl KubeErrorKind {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_a_secret_holds_is_not_shown() {
+        let patch = |kind| {
+            let target = ObjectRef::new(kind, "ci", "s");
+            let request = KubeRequest::Patch {
+                target,
+                body: json!({"data": {"token": "the-token"}}),
+                status: false,
+                lock: Some("7".to_owned()),
+            };
+            format!("{request:?}")
+        };
+        assert_eq!(patch(Kind::Secret), "patch Secret ci/s at 7 [redacted]");
+        assert!(patch(Kind::ConfigMap).contains("the-token"), "it is none");
+        let secret = Object::from(k8s_openapi::api::core::v1::Secret {
+            string_data: Some([("token".to_owned(), "the-token".to_owned())].into()),
+            ..Default::default()
+        });
+        for text in [
+            format!("{:?}", KubeRequest::Create(secret.clone())),
+            format!("{secret:?}"),
+            format!("{:?}", KubeAnswer::Object(secret.clone())),
+            format!("{:?}", KubeAnswer::Objects(vec![secret])),
+        ] {
+            assert!(!text.contains("the-token"), "{text}");
+        }
+    }
+}
