@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use serde_json::json;
 
-use crate::scenes::{embedded, image, is_observed, listener, real, revision, revisions};
+use crate::scenes::{embedded, image, is_observed, listener, revision, revisions};
 use crate::stage::Stage;
 use crate::stage::manifests::RUN;
 
@@ -24,11 +24,6 @@ async fn one_busy_two_idle(stage: &Stage) -> [String; 3] {
 #[test]
 fn another_image_spares_busy_runners_and_the_listener() {
     embedded(s15);
-}
-
-#[test]
-fn another_image_spares_busy_runners_and_the_listener_on_a_real_api_server() {
-    real(s15);
 }
 
 pub async fn s15(stage: &Stage) {

@@ -6,6 +6,7 @@ mod adoption;
 mod changing;
 mod half_applied;
 mod invariants;
+mod live;
 mod older_crds;
 mod parking;
 mod recovery;

@@ -11,7 +11,6 @@ use impresario::api::{
     Field, MissingFields, Section,
 };
 use impresario::kube_io::{Reading, SchemaReader};
-use impresario::simulation::cluster::CONTROLLER_NAMESPACE;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::core::Request;
@@ -19,9 +18,9 @@ use kube::{Api, Resource};
 use serde_json::{Value, json};
 
 use crate::scenes::{condition, events, is_parked, park, phase, revisions, until_recovered};
-use crate::stage::manifests::{RUN, SET, binding, namespace, older_crds, our_crds, rights};
-use crate::stage::{Stage, play, play_live};
-use crate::support::envtest::{self, crd_for_old_server};
+use crate::stage::manifests::{RUN, SET, older_crds, our_crds};
+use crate::stage::{Stage, play};
+use crate::support::envtest::crd_for_old_server;
 use crate::{changing, parking, recovery};
 
 /// What ARC 0.14.2 has no field for.
@@ -73,28 +72,6 @@ fn whole(scenario: impl AsyncFn(&Stage)) {
     });
 }
 
-/// On a real API server, where there is one.
-fn real(scenario: impl AsyncFn(&Stage)) {
-    let Some(crds) = older_crds() else { return };
-    play_live(async || {
-        let Some(env) = envtest::start().await else {
-            return;
-        };
-        let kinds = crds
-            .into_iter()
-            .map(|crd| serde_json::from_value(crd).unwrap());
-        env.install(kinds.collect()).await;
-        let user = format!("system:serviceaccount:{CONTROLLER_NAMESPACE}:impresario-controller");
-        let controller = env.impersonating()(&user);
-        let stage = Stage::real(env.client.clone(), controller);
-        stage.apply(&rights()).await;
-        stage.apply(&[namespace(RUN), binding(RUN)]).await;
-        stage.restart_with(|settings| settings.sync_period = Duration::from_secs(3));
-        scenario(&stage).await;
-        stage.assert_sound();
-    });
-}
-
 /// As `impresario crds | kubectl apply --server-side --force-conflicts -f -` does.
 async fn apply_crds(stage: &Stage, crds: Vec<Value>) {
     let api = Api::<CustomResourceDefinition>::all(stage.client.clone());
@@ -109,6 +86,14 @@ async fn apply_crds(stage: &Stage, crds: Vec<Value>) {
         let applied = api.patch(&name, &params, &Patch::Apply(&crd)).await;
         applied.unwrap_or_else(|error| panic!("{name}: {error}"));
     }
+}
+
+/// Sees to it that the server has these definitions, and publishes their schemas.
+pub async fn until_served(stage: &Stage, crds: &[Value]) {
+    apply_crds(stage, crds.to_vec()).await;
+    let missing = Field::all().filter(|field| lacks(crds, field));
+    let mut reader = SchemaReader::new(stage.client.clone());
+    reads(&mut reader, missing.collect()).await;
 }
 
 // === what is looked at ===
@@ -187,28 +172,30 @@ async fn restart(stage: &Stage) {
 #[test]
 fn the_older_definitions_lack_what_stands_here() {
     let Some(older) = older_crds() else { return };
-    let lacks = |field: &Field| {
-        let of_kind = |crd: &&Value| crd["spec"]["names"]["kind"] == field.kind();
-        let crd = older.iter().find(of_kind).unwrap();
-        let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
-        let section = &schema["properties"][field.section().as_str()];
-        section["properties"].get(field.name()).is_none()
-    };
-    let lacking: Vec<String> = Field::all().filter(lacks).map(|f| f.to_string()).collect();
+    let lacking = Field::all().filter(|field| lacks(&older, field));
+    let lacking: Vec<String> = lacking.map(|field| field.to_string()).collect();
     assert_eq!(lacking, LACKING);
+}
+
+fn lacks(crds: &[Value], field: &Field) -> bool {
+    let of_kind = |crd: &&Value| crd["spec"]["names"]["kind"] == field.kind();
+    let crd = crds.iter().find(of_kind).unwrap();
+    let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    let section = &schema["properties"][field.section().as_str()];
+    section["properties"].get(field.name()).is_none()
 }
 
 #[test]
 fn the_schemas_say_what_is_missing() {
-    let told = async |stage: &Stage| {
-        let mut reader = SchemaReader::new(stage.client.clone());
-        reads(&mut reader, missing_of_arc().into_iter().collect()).await;
-        assert_eq!(reader.read().await, Reading::Unchanged);
-        apply_crds(stage, our_crds()).await;
-        reads(&mut reader, MissingFields::default()).await;
-    };
     embedded(told);
-    real(told);
+}
+
+pub async fn told(stage: &Stage) {
+    let mut reader = SchemaReader::new(stage.client.clone());
+    reads(&mut reader, missing_of_arc().into_iter().collect()).await;
+    assert_eq!(reader.read().await, Reading::Unchanged);
+    apply_crds(stage, our_crds()).await;
+    reads(&mut reader, MissingFields::default()).await;
 }
 
 /// Reads that in the end: a real server takes a moment.
@@ -261,28 +248,13 @@ fn another_image_reaches_idle_runners() {
 }
 
 #[test]
-fn another_image_reaches_idle_runners_on_a_real_api_server() {
-    real(changing::s15);
-}
-
-#[test]
 fn exit_code_7_parks_the_set() {
     embedded(parking::s11);
 }
 
 #[test]
-fn exit_code_7_parks_the_set_on_a_real_api_server() {
-    real(parking::s11);
-}
-
-#[test]
 fn another_image_recovers() {
     embedded(recovery::s13);
-}
-
-#[test]
-fn another_image_recovers_on_a_real_api_server() {
-    real(recovery::s13);
 }
 
 const JOB: Duration = Duration::from_secs(20);
@@ -366,13 +338,8 @@ fn state_moves_into_the_fields() {
     embedded(idle_and_busy);
 }
 
-#[test]
-fn state_moves_into_the_fields_on_a_real_api_server() {
-    real(idle_and_busy);
-}
-
 /// Two runners have jobs, and one is idle.
-async fn idle_and_busy(stage: &Stage) {
+pub async fn idle_and_busy(stage: &Stage) {
     stage.settled_fixture(1, 10).await;
     let names = stage.scale_up(3, 1).await;
     for name in &names {
@@ -435,12 +402,7 @@ fn a_parked_set_stays_parked_and_recovers() {
     embedded(parked_and_recovered);
 }
 
-#[test]
-fn a_parked_set_stays_parked_and_recovers_on_a_real_api_server() {
-    real(parked_and_recovered);
-}
-
-async fn parked_and_recovered(stage: &Stage) {
+pub async fn parked_and_recovered(stage: &Stage) {
     park(stage).await;
     restart(stage).await;
     assert!(is_parked(stage).await);

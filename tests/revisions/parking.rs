@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::scenes::{
     FIVE_MINUTES, LAST_WORDS, condition, embedded, events, is_observed, is_parked, listener, park,
-    park_without_jobs, phase, real, revision, revisions,
+    park_without_jobs, phase, revision, revisions,
 };
 use crate::stage::manifests::{RUN, SET};
 use crate::stage::{Stage, Who, Writes, play};
@@ -27,11 +27,6 @@ use crate::stage::{Stage, Who, Writes, play};
 #[test]
 fn exit_code_7_parks_the_set() {
     embedded(s11);
-}
-
-#[test]
-fn exit_code_7_parks_the_set_on_a_real_api_server() {
-    real(s11);
 }
 
 pub async fn s11(stage: &Stage) {

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::scenes::{
     condition, embedded, events, image, is_observed, listener, listener_phase, park_without_jobs,
-    phase, real, revision, revisions, until_recovered,
+    phase, revision, revisions, until_recovered,
 };
 use crate::stage::manifests::{RUN, SET};
 use crate::stage::{Stage, Writes};
@@ -20,11 +20,6 @@ use crate::stage::{Stage, Writes};
 #[test]
 fn another_image_recovers() {
     embedded(s13);
-}
-
-#[test]
-fn another_image_recovers_on_a_real_api_server() {
-    real(s13);
 }
 
 pub async fn s13(stage: &Stage) {

@@ -12,9 +12,8 @@ use k8s_openapi::api::core::v1::{Event, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::ResourceExt;
 
-use crate::stage::manifests::{RUN, binding, is_users, namespace, rights};
-use crate::stage::{Known, Stage, play, play_live};
-use crate::support::envtest;
+use crate::stage::manifests::{RUN, is_users};
+use crate::stage::{Known, Stage, play};
 
 /// What a runner says whose version is rejected.
 pub const LAST_WORDS: &str = "Runner version v2.300.0 is deprecated and cannot receive messages.";
@@ -25,24 +24,6 @@ pub const FIVE_MINUTES: Duration = Duration::from_secs(300);
 pub fn embedded(scenario: impl AsyncFn(&Stage)) {
     play(async || {
         let stage = Stage::by_hand().await;
-        scenario(&stage).await;
-        stage.assert_sound();
-    });
-}
-
-/// Plays it on a real one, where there is one.
-pub fn real(scenario: impl AsyncFn(&Stage)) {
-    play_live(async || {
-        let Some(env) = envtest::start().await else {
-            return;
-        };
-        env.install(impresario::api::crds()).await;
-        let user = format!("system:serviceaccount:{CONTROLLER_NAMESPACE}:impresario-controller");
-        let controller = env.impersonating()(&user);
-        let stage = Stage::real(env.client.clone(), controller);
-        stage.apply(&rights()).await;
-        stage.apply(&[namespace(RUN), binding(RUN)]).await;
-        stage.start_controller();
         scenario(&stage).await;
         stage.assert_sound();
     });

@@ -6,6 +6,7 @@
 //! says what there was instead.
 
 pub mod census;
+mod clearing;
 pub mod hands;
 pub mod invariants;
 pub mod ledger;
@@ -48,8 +49,8 @@ pub use warden::{Hindrance, Trouble, Warden, Who, Writes};
 const PATIENCE: Duration = Duration::from_secs(120);
 /// How soon to look whether it has, at first and in the end.
 const LOOK: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(800));
-/// Silence for so long is rest.
-const SILENCE: Duration = Duration::from_secs(5);
+/// Silence for so long is rest: where time is virtual, and where it is real and dear.
+const SILENCE: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(3));
 /// How many lines of each log a failure shows.
 const SHOWN: usize = 60;
 
@@ -335,9 +336,10 @@ impl Stage {
         let at = std::panic::Location::caller();
         async move {
             let deadline = Instant::now() + Duration::from_secs(600);
+            let silence = if self.is_real() { SILENCE.1 } else { SILENCE.0 };
             loop {
                 let before = self.writes().await;
-                sleep(SILENCE).await;
+                sleep(silence).await;
                 if self.writes().await == before {
                     self.warden.check_rest();
                     return;
