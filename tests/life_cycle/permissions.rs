@@ -10,8 +10,9 @@ use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use serde_json::json;
 
-use crate::stage::manifests::{RUN, SET, apply, binding, fixture};
-use crate::stage::{Stage, play};
+use crate::stage::manifests::{RUN, SET, apply, binding, fixture, namespace, rights};
+use crate::stage::{Stage, play, play_live};
+use crate::support::envtest;
 
 /// The binding that gives the controller its rights where the runners are.
 const BINDING: &str = "impresario-controller";
@@ -25,7 +26,7 @@ async fn lose_rights(stage: &Stage) {
         .unwrap();
 }
 
-async fn delete_namespace(stage: &Stage) {
+pub async fn delete_namespace(stage: &Stage) {
     let namespaces = Api::<Namespace>::all(stage.client.clone());
     namespaces
         .delete(RUN, &DeleteParams::default())
@@ -33,7 +34,7 @@ async fn delete_namespace(stage: &Stage) {
         .unwrap();
 }
 
-async fn until_namespace_is_gone(stage: &Stage) {
+pub async fn until_namespace_is_gone(stage: &Stage) {
     let namespaces = Api::<Namespace>::all(stage.client.clone());
     stage
         .within(
@@ -139,6 +140,40 @@ fn a_namespace_is_let_go_by_a_controller_that_starts_without_rights_in_it() {
     });
 }
 
+/// With the namespace controller of Kubernetes in place of ours, and no kubelet: a pod that no node
+/// has goes at once.
+#[test]
+fn a_namespace_is_let_go_on_a_real_api_server() {
+    play_live(async || {
+        let Some(env) = envtest::start().await else {
+            return;
+        };
+        env.install(impresario::api::crds()).await;
+        for with_job in [false, true] {
+            println!("--- with a job: {with_job}");
+            let user = "system:serviceaccount:arc-systems:impresario-controller";
+            let stage = Stage::real(env.client.clone(), env.impersonating()(user));
+            stage.apply(&rights()).await;
+            stage.apply(&[namespace(RUN), binding(RUN)]).await;
+            stage.start_controller();
+            stage.settled_fixture(0, 4).await;
+            let runners = stage.scale_up(2, 1).await;
+            for runner in &runners {
+                stage.up(runner).await;
+            }
+            if with_job {
+                stage.busy(&runners[0], 7).await;
+            }
+            stage.settle().await;
+            lose_rights(&stage).await;
+            delete_namespace(&stage).await;
+            until_namespace_is_gone(&stage).await;
+            assert_eq!(told(&stage, "ScaleSetLeft").await.len(), 1);
+            stage.clear().await;
+        }
+    });
+}
+
 #[test]
 fn elsewhere_a_deletion_waits_for_the_rights_and_says_which() {
     play(async || {
@@ -171,7 +206,7 @@ fn elsewhere_a_deletion_waits_for_the_rights_and_says_which() {
 }
 
 /// The rights in a namespace with runners, one by one.
-async fn rights(stage: &Stage) -> Vec<(String, String)> {
+async fn single_rights(stage: &Stage) -> Vec<(String, String)> {
     let role = Api::<ClusterRole>::all(stage.client.clone())
         .get(ROLE)
         .await
@@ -217,7 +252,7 @@ async fn set_rules(stage: &Stage, rules: &[PolicyRule]) {
 /// and goes on when it is back.
 #[test]
 fn each_right_that_is_missing_is_done_without_or_named() {
-    let all = play(async || rights(&Stage::embedded(1, true, false).await).await);
+    let all = play(async || single_rights(&Stage::embedded(1, true, false).await).await);
     assert!(all.len() > 15, "{all:?}");
     let mut named = Vec::new();
     for (resource, verb) in &all {
