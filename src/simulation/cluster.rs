@@ -334,16 +334,19 @@ impl Cluster {
     /// Starts a controller with other settings than the cluster's.
     #[must_use]
     pub fn start_controller_with(&self, settings: Arc<ControllerSettings>) -> RunningController {
-        self.start_one(settings, None)
+        self.start_controller_for(settings, None)
     }
 
     /// Starts a controller that looks after the scale sets of one namespace only.
     #[must_use]
     pub fn start_controller_in(&self, namespace: &str) -> RunningController {
-        self.start_one(self.settings.clone(), Some(namespace.to_owned()))
+        self.start_controller_for(self.settings.clone(), Some(namespace.to_owned()))
     }
 
-    fn start_one(
+    /// Starts a controller with other settings than the cluster's, which looks after the scale
+    /// sets of one namespace, or of all.
+    #[must_use]
+    pub fn start_controller_for(
         &self,
         settings: Arc<ControllerSettings>,
         namespace: Option<String>,

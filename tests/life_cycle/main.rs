@@ -2,6 +2,7 @@
 //! cluster in virtual time, and by hand on a real API server when `KUBEBUILDER_ASSETS` is set.
 
 mod arc;
+mod arc_rights;
 mod by_hand;
 mod deletion;
 mod determinism;

@@ -198,6 +198,12 @@ fn is_users(document: &Value) -> bool {
 /// Binds exactly the roles that ARC's controller chart renders to the controller.
 async fn give_arcs_rights(stage: &Stage) -> Option<()> {
     let documents = manifests::rendered("rendered/controller-0.14.2-defaults.yaml")?;
+    give_rights(stage, documents).await;
+    Some(())
+}
+
+/// Binds these roles to the controller, and no others.
+pub async fn give_rights(stage: &Stage, documents: Vec<Value>) {
     let bindings = Api::<ClusterRoleBinding>::all(stage.client.clone());
     for name in [ACCOUNT, "all-runner-namespaces"] {
         let _gone = bindings.delete(name, &DeleteParams::default()).await;
@@ -214,11 +220,10 @@ async fn give_arcs_rights(stage: &Stage) -> Option<()> {
             stage.apply(&[document]).await;
         }
     }
-    Some(())
 }
 
 /// The controller of the tests has another account than the one that was recorded.
-fn bind_to_ours(document: &mut Value) {
+pub fn bind_to_ours(document: &mut Value) {
     let subjects = document.get_mut("subjects").and_then(Value::as_array_mut);
     for subject in subjects.into_iter().flatten() {
         if subject["name"] == "ctl" || subject["name"] == "arc-gha-rs-controller" {

@@ -100,6 +100,8 @@ pub struct Stage {
     census: Option<Census>,
     /// Of the next controller.
     settings: RefCell<ControllerSettings>,
+    /// The only namespace that the next controller looks after; none for all.
+    watched: RefCell<Option<String>>,
     controller: RefCell<Option<RunningController>>,
 }
 
@@ -160,6 +162,7 @@ impl Stage {
             real: None,
             census: None,
             settings: RefCell::new(settings),
+            watched: RefCell::default(),
             controller: RefCell::default(),
         }
     }
@@ -187,6 +190,7 @@ impl Stage {
             real: Some((controller, clock)),
             census,
             settings: RefCell::new(settings),
+            watched: RefCell::default(),
             controller: RefCell::default(),
         }
     }
@@ -222,14 +226,15 @@ impl Stage {
         self.kill_controller();
         self.warden.revive();
         let settings = Arc::new(self.settings.borrow().clone());
+        let namespace = self.watched.borrow().clone();
         let started = match (&self.cluster, &self.real) {
-            (Some(cluster), _) => cluster.start_controller_with(settings),
+            (Some(cluster), _) => cluster.start_controller_for(settings, namespace),
             (None, Some((client, clock))) => RunningController::start(ControllerWorld {
                 client: client.clone(),
                 transports: self.actions.transports(),
                 clock: clock.clone(),
                 settings,
-                namespace: None,
+                namespace,
                 journal: None,
             }),
             (None, None) => unreachable!("a stage has a cluster"),
@@ -241,6 +246,31 @@ impl Stage {
     pub fn restart_with(&self, change: impl FnOnce(&mut ControllerSettings)) {
         change(&mut self.settings.borrow_mut());
         self.start_controller();
+    }
+
+    /// The next controllers look after this namespace only.
+    pub fn watch_only(&self, namespace: Option<&str>) {
+        self.watched.replace(namespace.map(str::to_owned));
+    }
+
+    /// How many requests to the API server the controller has counted, by verb, kind and code.
+    pub fn requests(&self) -> BTreeMap<[String; 3], f64> {
+        let controller = self.controller.borrow();
+        let registry = controller.as_ref().map(|one| one.metrics.registry());
+        let families = registry.map(prometheus::Registry::gather);
+        let mut families = families.into_iter().flatten();
+        let all = families.find(|family| family.name() == "impresario_kubernetes_requests_total");
+        let series = all.iter().flat_map(|family| family.get_metric());
+        let counted = series.map(|one| {
+            let label = |name: &str| {
+                let mut labels = one.get_label().iter();
+                let found = labels.find(|pair| pair.name() == name);
+                found.map_or_else(String::new, |pair| pair.value().to_owned())
+            };
+            let key = ["verb", "kind", "code"].map(label);
+            (key, one.get_counter().get_value())
+        });
+        counted.collect()
     }
 
     /// The sum of the series of a counter of the controller that have this label.
