@@ -2,7 +2,7 @@
 //!
 //! ARC 0.14 does not know the finalizer of our EphemeralRunnerSets and would wait for somebody to
 //! take it off. Everything else is in a form that it manages; what only we read is taken off
-//! as well. Runners, pods and Secrets are not touched, so jobs go on.
+//! as well, also from runners. Pods and Secrets are not touched, so jobs go on.
 
 mod patches;
 
@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::api::constants::finalizers;
-use crate::api::{AutoscalingListener, AutoscalingRunnerSet, EphemeralRunnerSet};
+use crate::api::{AutoscalingListener, AutoscalingRunnerSet, EphemeralRunner, EphemeralRunnerSet};
 use crate::kube_io::FIELD_MANAGER;
 
 /// How long a controller that still runs may take to undo what was done.
@@ -86,6 +86,7 @@ pub async fn release(client: Client, args: &Args, output: &mut dyn Write) -> any
     let pools = pools(&client, args).await?;
     let all_sets = objects::<EphemeralRunnerSet>(&client, args.namespace.as_deref()).await?;
     let all_listeners = objects::<AutoscalingListener>(&client, None).await?;
+    let all_runners = objects::<EphemeralRunner>(&client, args.namespace.as_deref()).await?;
     let mut work = Work {
         client,
         dry_run: args.dry_run,
@@ -96,7 +97,10 @@ pub async fn release(client: Client, args: &Args, output: &mut dyn Write) -> any
         for listener in all_listeners.iter().filter(|one| is_listener_of(one, pool)) {
             work.change(listener.clone(), patches::of_listener).await?;
         }
-        for set in all_sets.iter().filter(|one| is_owned_by(one, pool)) {
+        for set in all_sets.iter().filter(|one| is_owned_by(*one, pool)) {
+            for runner in all_runners.iter().filter(|one| is_owned_by(*one, set)) {
+                work.change(runner.clone(), patches::of_runner).await?;
+            }
             work.change(set.clone(), patches::of_runner_set).await?;
             sets.push(set);
         }
@@ -110,10 +114,9 @@ pub async fn release(client: Client, args: &Args, output: &mut dyn Write) -> any
     }
     work.say(&match (args.dry_run, pools.len()) {
         (true, count) => format!("{count} scale sets would be released"),
-        (false, count) => format!(
-            "{count} scale sets are released; runners and their jobs were not touched, install \
-             ARC's controller next"
-        ),
+        (false, count) => {
+            format!("{count} scale sets are released; jobs go on, install ARC's controller next")
+        }
     })
 }
 
@@ -161,11 +164,11 @@ fn is_listener_of(listener: &AutoscalingListener, pool: &AutoscalingRunnerSet) -
         && Some(&spec.autoscaling_runner_set_namespace) == pool.metadata.namespace.as_ref()
 }
 
-fn is_owned_by(set: &EphemeralRunnerSet, pool: &AutoscalingRunnerSet) -> bool {
-    let owners = set.owner_references();
+fn is_owned_by(object: &impl Resource, owner: &impl Resource) -> bool {
+    let owners = object.owner_references();
     owners
         .iter()
-        .any(|owner| Some(&owner.uid) == pool.metadata.uid.as_ref())
+        .any(|one| Some(&one.uid) == owner.meta().uid.as_ref())
 }
 
 /// What is done, where, and where it is told.

@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Map, Value, json};
 
 use crate::api::constants::{annotations, finalizers};
-use crate::api::{AutoscalingListener, AutoscalingRunnerSet, EphemeralRunnerSet};
+use crate::api::{AutoscalingListener, AutoscalingRunnerSet, EphemeralRunner, EphemeralRunnerSet};
 
 /// Annotations under this prefix are read by us alone.
 const PREFIX: &str = "impresario.dev/";
@@ -41,6 +41,11 @@ pub fn of_runner_set(set: &EphemeralRunnerSet) -> Option<Change> {
 pub fn of_listener(listener: &AutoscalingListener) -> Option<Change> {
     let changed = with_one(&listener.metadata, without_ours(&listener.metadata, &[]));
     change(&listener.metadata, changed, None)
+}
+
+/// Of a runner: what stands in for fields that ARC's definitions lack.
+pub fn of_runner(runner: &EphemeralRunner) -> Option<Change> {
+    change(&runner.metadata, without_ours(&runner.metadata, &[]), None)
 }
 
 /// Takes the annotations off that we alone read, and these. The one that says who made the object
@@ -156,6 +161,20 @@ mod tests {
             of_listener(&object(json!({(annotations::MADE_BY): "impresario"}), &[])),
             None
         );
+    }
+
+    #[test]
+    fn a_runner_keeps_all_but_what_only_we_read() {
+        let notes = json!({
+            "theirs": "1", "impresario.dev/status.jobResult": "\"succeeded\"",
+            (annotations::ACTIONABLE_REVISION): "2",
+        });
+        let found = of_runner(&object(notes, &[ARCS])).unwrap();
+        let wanted = json!({"metadata": {"annotations": {
+            "impresario.dev/status.jobResult": null,
+        }}});
+        assert_eq!(found.body, wanted);
+        assert_eq!(of_runner(&object(json!({"theirs": "1"}), &[ARCS])), None);
     }
 
     #[test]
