@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
+use super::counted::Counter;
 use super::patch_plan::PatchPlan;
 use super::served::ServedFields;
 use crate::api::stand_in::{
@@ -24,6 +25,7 @@ pub struct CustomApi<'a> {
     kind: &'static str,
     url: String,
     manager: Option<&'static str>,
+    counter: Option<&'a Counter>,
 }
 
 impl<'a> CustomApi<'a> {
@@ -43,6 +45,16 @@ impl<'a> CustomApi<'a> {
             kind: K::KIND.as_str(),
             url: K::url_path(&(), Some(namespace)),
             manager,
+            counter: None,
+        }
+    }
+
+    /// The same, with each of its requests counted.
+    #[must_use]
+    pub fn counted_by(self, counter: &'a Counter) -> Self {
+        Self {
+            counter: Some(counter),
+            ..self
         }
     }
 
@@ -62,7 +74,7 @@ impl<'a> CustomApi<'a> {
         };
         let body = serde_json::to_vec(&asked).map_err(kube::Error::SerdeError)?;
         let request = Request::new(&self.url).create(&params, body);
-        let answer = self.send(request).await?;
+        let answer = self.send("create", request).await?;
         self.carry_out(&name, PatchPlan::after_create(self.kind, asked, answer))
             .await
     }
@@ -149,8 +161,8 @@ impl<'a> CustomApi<'a> {
     }
 
     async fn read(&self, name: &str) -> kube::Result<Value> {
-        self.send(Request::new(&self.url).get(name, &kube::api::GetParams::default()))
-            .await
+        let request = Request::new(&self.url).get(name, &kube::api::GetParams::default());
+        self.send("get", request).await
     }
 
     async fn patch_once(&self, name: &str, section: Section, body: &Value) -> kube::Result<Value> {
@@ -164,15 +176,20 @@ impl<'a> CustomApi<'a> {
             Section::Spec => request.patch(name, &params, &patch),
             Section::Status => request.patch_subresource("status", name, &params, &patch),
         };
-        self.send(request).await
+        self.send("patch", request).await
     }
 
     async fn send(
         &self,
+        verb: &str,
         request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
     ) -> kube::Result<Value> {
         let request = request.map_err(kube::Error::BuildRequest)?;
-        let text = self.client.request_text(request).await?;
+        let answer = self.client.request_text(request);
+        let text = match self.counter {
+            Some(counter) => counter.count(verb, self.kind, answer).await?,
+            None => answer.await?,
+        };
         serde_json::from_str(&text).map_err(kube::Error::SerdeError)
     }
 

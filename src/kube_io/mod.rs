@@ -4,6 +4,7 @@
 //! failed request is an input of the step that asked, which knows what it means.
 
 mod connect;
+mod counted;
 mod custom;
 mod events;
 mod fence;
@@ -42,6 +43,7 @@ use crate::metrics::Metrics;
 
 use self::newest::Newest;
 pub use connect::{connect, connect_with};
+pub use counted::Counter;
 pub use custom::{CustomApi, raised};
 pub use events::EventPublisher;
 pub use fence::{Fence, Writing};
@@ -67,7 +69,7 @@ pub struct KubeIo {
     client: Client,
     limiter: Arc<Limiter>,
     fence: Fence,
-    metrics: Arc<Metrics>,
+    counter: Counter,
     newest: Arc<Newest>,
     served: Arc<ServedFields>,
     refusals: Refusals,
@@ -83,7 +85,7 @@ impl KubeIo {
             client,
             limiter: limiter.into(),
             fence: Fence::open(),
-            metrics,
+            counter: Counter::new(metrics),
             newest: Arc::default(),
             served: Arc::default(),
             refusals: Refusals::default(),
@@ -151,6 +153,7 @@ impl KubeIo {
                 }
                 _ => return Ok(false),
             }
+            .counted_by(&self.counter)
             .move_into_fields(name)
             .await
         };
@@ -198,10 +201,7 @@ impl KubeIo {
 
     async fn run_as(&self, request: KubeRequest, way: Way) -> Result<KubeAnswer, KubeError> {
         let kind = request.kind();
-        let verb = match way {
-            Way::Straight => request.verb(),
-            Way::ByList => "list",
-        };
+        let verb = way.verb(&request);
         let (grant, namespace) = (
             Grant::of(&request, &self.home),
             request.namespace().to_owned(),
@@ -214,24 +214,14 @@ impl KubeIo {
             Access::Read => None,
             Access::Write => Some(self.fence.pass().await),
         };
-        let started = tokio::time::Instant::now();
         let result = tokio::time::timeout(DEADLINE, self.send(request, way)).await;
-        let (code, result) = match result {
-            // the client tells the code of refusals only
-            Ok(Ok(answer)) if verb == "create" => ("201".to_owned(), Ok(answer)),
-            Ok(Ok(answer)) => ("200".to_owned(), Ok(answer)),
-            Ok(Err(error)) => (code_of(&error), Err(classify(&error, verb, reads))),
-            Err(_) => (
-                "none".to_owned(),
-                Err(unanswered(
-                    reads,
-                    format!("no answer to {verb} {kind} within {} s", DEADLINE.as_secs()),
-                )),
-            ),
+        let result = match result {
+            Ok(result) => result.map_err(|error| classify(&error, verb, reads)),
+            Err(_) => {
+                let late = format!("no answer to {verb} {kind} within {} s", DEADLINE.as_secs());
+                Err(unanswered(reads, late))
+            }
         };
-        self.metrics
-            .kubernetes
-            .ended(&[verb, kind.as_str(), &code], started.elapsed());
         match &result {
             Ok(answer) => self.newest.note(answer),
             Err(error) => self.refusals.log(error),
@@ -255,7 +245,12 @@ impl KubeIo {
             field_manager: Some(FIELD_MANAGER.to_owned()),
         };
         let api = Api::<EphemeralRunner>::namespaced(self.client.clone(), namespace);
-        let tried = tokio::time::timeout(DEADLINE, api.create(&params, &probe)).await;
+        let probed = self.counter.count(
+            "create",
+            Kind::EphemeralRunner.as_str(),
+            api.create(&params, &probe),
+        );
+        let tried = tokio::time::timeout(DEADLINE, probed).await;
         match tried {
             Ok(Err(error)) => matches!(
                 classify(&error, "create", true).kind,
@@ -340,6 +335,7 @@ impl KubeIo {
     {
         let way = |namespace: &str| {
             CustomApi::new::<K>(&self.client, &self.served, namespace, Some(FIELD_MANAGER))
+                .counted_by(&self.counter)
         };
         let one = |object: K| KubeAnswer::Object(Arc::new(object).into_object());
         match request {
@@ -376,7 +372,22 @@ impl KubeIo {
         }
     }
 
+    /// Sends the one request that it takes, and counts it.
     async fn send_as<K>(&self, request: KubeRequest, way: Way) -> kube::Result<KubeAnswer>
+    where
+        K: KubeObject
+            + Resource<DynamicType = (), Scope = NamespaceResourceScope>
+            + Clone
+            + Debug
+            + Serialize
+            + DeserializeOwned,
+    {
+        let (verb, kind) = (way.verb(&request), request.kind());
+        let answer = self.send_once::<K>(request, way);
+        self.counter.count(verb, kind.as_str(), answer).await
+    }
+
+    async fn send_once<K>(&self, request: KubeRequest, way: Way) -> kube::Result<KubeAnswer>
     where
         K: KubeObject
             + Resource<DynamicType = (), Scope = NamespaceResourceScope>
@@ -470,6 +481,16 @@ enum Way {
     ByList,
 }
 
+impl Way {
+    /// Kubernetes' verb for that request.
+    const fn verb(self, request: &KubeRequest) -> &'static str {
+        match self {
+            Self::Straight => request.verb(),
+            Self::ByList => "list",
+        }
+    }
+}
+
 /// Kinds that may be listed everywhere, whatever the rights in a namespace.
 const fn is_listed(kind: Kind) -> bool {
     matches!(
@@ -528,13 +549,6 @@ fn with_lock(mut body: Value, lock: Option<String>) -> Value {
         );
     }
     body
-}
-
-fn code_of(error: &kube::Error) -> String {
-    match error {
-        kube::Error::Api(status) => status.code.to_string(),
-        _ => "none".to_owned(),
-    }
 }
 
 fn unanswered(reads: bool, message: String) -> KubeError {

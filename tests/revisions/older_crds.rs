@@ -2,7 +2,7 @@
 //! what has no field stands in annotations, everything works, nothing is written twice, and
 //! the state moves into the fields when our definitions are applied.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use impresario::api::stand_in::{annotation_value, native, stand_ins_of, standing};
@@ -290,6 +290,51 @@ fn jobs_run_and_at_rest_nothing_is_written() {
         stage.assert_nothing_left_over_beside_runners().await;
         stage.delete_scale_set().await;
     });
+}
+
+/// What a write of ours takes on the wire is what the metric says, also where it takes two requests.
+#[test]
+fn every_request_is_counted() {
+    let Some(older) = older_crds() else { return };
+    for crds in [our_crds(), older] {
+        play(async || {
+            let stage = Stage::embedded_with(6, |options| options.crds = Some(crds)).await;
+            stage.start_controller();
+            stage.settled_fixture(1, 4).await;
+            stage.queue_jobs(5, SET, JOB);
+            stage
+                .until("all jobs are done", async || stage.jobs_done() == 5)
+                .await;
+            apply_crds(&stage, our_crds()).await;
+            stage
+                .until("all of it has moved", async || {
+                    standing_in(&stage).await.is_empty()
+                })
+                .await;
+            stage.delete_scale_set().await;
+            stage.settle().await;
+            let mut sent = BTreeMap::<(String, String), f64>::new();
+            for (key, count) in stage.cluster().api.requests() {
+                let controller = key.user_agent.contains("impresario-controller");
+                let plural = key.resource.split(['.', '/']).next().unwrap();
+                // those of watches, and those that tell people
+                let counted = !["watch", "list", "meta"].contains(&key.verb) && plural != "events";
+                if controller && counted {
+                    let key = (key.verb.to_owned(), plural.to_owned());
+                    *sent.entry(key).or_default() += count as f64;
+                }
+            }
+            let mut told = BTreeMap::<(String, String), f64>::new();
+            for ([verb, kind, code], count) in stage.requests() {
+                // one that was given up with its actor may not have been sent
+                if verb != "list" && code != "none" {
+                    let plural = format!("{}s", kind.to_lowercase());
+                    *told.entry((verb, plural)).or_default() += count;
+                }
+            }
+            assert_eq!(told, sent);
+        });
+    }
 }
 
 /// A controller that believes every field to be there, since the schemas changed behind its
