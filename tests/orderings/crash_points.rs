@@ -1,6 +1,7 @@
 //! While a revision is applied, a set parked, and a set recovered: at each single write and
 //! call of the controller it is killed (before, after), the answer is lost (reset, timeout),
-//! or it is refused (409, 500). The end is that of the run without trouble.
+//! or it is refused (409, 500). The end is that of the run without trouble. So it is with ARC's
+//! own CustomResourceDefinitions, where a status takes two writes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,9 +13,11 @@ use impresario::api::{AutoscalingListener, EphemeralRunnerSet};
 use impresario::simulation::actions_service::Fault;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
+use serde_json::Value;
 
 use crate::history::revision;
 use crate::seam::Trouble;
+use crate::stage::manifests::older_crds;
 use crate::stage::play;
 use crate::world::{World, phase};
 
@@ -34,16 +37,38 @@ enum Scene {
     Recovery,
 }
 
+/// Whose CustomResourceDefinitions the cluster has.
+#[derive(Clone, Copy, Debug)]
+enum Definitions {
+    Ours,
+    /// Of ARC 0.14.2.
+    Arcs,
+}
+
 macro_rules! exhaustive {
-    ($($name:ident: $scene:ident, $trouble:ident;)*) => {$(
+    ($definitions:ident; $($name:ident: $scene:ident, $trouble:ident;)*) => {$(
         #[test]
         fn $name() {
-            exhaust(Scene::$scene, Trouble::$trouble);
+            exhaust(Definitions::$definitions, Scene::$scene, Trouble::$trouble);
         }
     )*};
 }
 
 exhaustive! {
+    Arcs;
+    with_older_definitions_an_application_survives_a_death_before_any: Application, DeathBefore;
+    with_older_definitions_an_application_survives_a_death_after_any: Application, DeathAfter;
+    with_older_definitions_an_application_survives_a_conflict_at_any: Application, Conflict;
+    with_older_definitions_parking_survives_a_death_before_any: Parking, DeathBefore;
+    with_older_definitions_parking_survives_a_death_after_any: Parking, DeathAfter;
+    with_older_definitions_parking_survives_a_conflict_at_any: Parking, Conflict;
+    with_older_definitions_a_recovery_survives_a_death_before_any: Recovery, DeathBefore;
+    with_older_definitions_a_recovery_survives_a_death_after_any: Recovery, DeathAfter;
+    with_older_definitions_a_recovery_survives_a_conflict_at_any: Recovery, Conflict;
+}
+
+exhaustive! {
+    Ours;
     an_application_survives_a_death_before_any_write_or_call: Application, DeathBefore;
     an_application_survives_a_death_after_any_write_or_call: Application, DeathAfter;
     an_application_survives_a_reset_at_any_write_or_call: Application, Reset;
@@ -72,8 +97,16 @@ struct Run {
 }
 
 /// Plays a scene without trouble, and then with it at each step; tells all that fail.
-fn exhaust(scene: Scene, trouble: Trouble) {
-    let calm = run(scene, None);
+fn exhaust(definitions: Definitions, scene: Scene, trouble: Trouble) {
+    let older = match definitions {
+        Definitions::Ours => None,
+        Definitions::Arcs => match older_crds() {
+            None => return,
+            older => older,
+        },
+    };
+    let run = |trouble| run(older.clone(), scene, trouble);
+    let calm = run(None);
     assert!(
         calm.steps.len() >= scene.least(),
         "few steps: {:#?}",
@@ -81,7 +114,7 @@ fn exhaust(scene: Scene, trouble: Trouble) {
     );
     let mut failed = String::new();
     for (number, step) in calm.steps.iter().enumerate() {
-        let run = catch_unwind(AssertUnwindSafe(|| run(scene, Some((number, trouble)))));
+        let run = catch_unwind(AssertUnwindSafe(|| run(Some((number, trouble)))));
         let why = match run {
             Ok(run) if !run.came => "it never came".to_owned(),
             Ok(run) if run.end == calm.end => continue,
@@ -96,9 +129,12 @@ fn exhaust(scene: Scene, trouble: Trouble) {
     assert!(failed.is_empty(), "{scene:?}\n{failed}");
 }
 
-fn run(scene: Scene, trouble: Option<(usize, Trouble)>) -> Run {
+fn run(older: Option<Vec<Value>>, scene: Scene, trouble: Option<(usize, Trouble)>) -> Run {
     play(async || {
-        let world = World::by_hand().await;
+        let world = match older {
+            Some(crds) => World::by_hand_with_older(crds).await,
+            None => World::by_hand().await,
+        };
         scene.prepare(&world).await;
         world.seam.record();
         if let Some((number, trouble)) = trouble {

@@ -15,7 +15,7 @@ use impresario::api::{
 use kube::api::{WatchEvent, WatchParams};
 use kube::{Api, Client, ResourceExt};
 
-use crate::stage::Known;
+use crate::stage::{Known, raised};
 
 /// A version of something.
 #[derive(Clone, Debug)]
@@ -32,7 +32,11 @@ pub enum Seen {
 
 /// Collects versions from watches of its own.
 #[derive(Clone, Default)]
-pub struct History(Rc<RefCell<BTreeMap<u64, Seen>>>);
+pub struct History {
+    entries: Rc<RefCell<BTreeMap<u64, Seen>>>,
+    /// Whether a status takes two writes, since some of it has no fields.
+    in_two_writes: bool,
+}
 
 /// How a runner set stood: phase, revision applied, revision wanted.
 pub type Standing = (Option<EphemeralRunnerSetPhase>, i64, i64);
@@ -47,13 +51,22 @@ impl History {
         history
     }
 
+    /// The same, where a status takes two writes. What stands between these has to be right with
+    /// the second one.
+    pub fn in_two_writes(self) -> Self {
+        Self {
+            in_two_writes: true,
+            ..self
+        }
+    }
+
     fn follow<K: Known + 'static>(
         &self,
         client: &Client,
         seen: fn(K) -> Seen,
         gone: fn(K) -> Seen,
     ) {
-        let (entries, api) = (self.0.clone(), Api::<K>::all(client.clone()));
+        let (entries, api) = (self.entries.clone(), Api::<K>::all(client.clone()));
         tokio::task::spawn_local(async move {
             let mut version = "0".to_owned();
             loop {
@@ -71,14 +84,14 @@ impl History {
                     };
                     version = object.resource_version().unwrap();
                     let at = version.parse().unwrap();
-                    entries.borrow_mut().insert(at, seen(object));
+                    entries.borrow_mut().insert(at, seen(raised(object)));
                 }
             }
         });
     }
 
     fn all(&self) -> Vec<(u64, Seen)> {
-        let entries = self.0.borrow();
+        let entries = self.entries.borrow();
         entries
             .iter()
             .map(|(at, seen)| (*at, seen.clone()))
@@ -152,7 +165,10 @@ impl History {
 
     /// What must not have been.
     pub fn violations(&self) -> Vec<String> {
-        let mut judge = Judge::default();
+        let mut judge = Judge {
+            in_two_writes: self.in_two_writes,
+            ..Judge::default()
+        };
         for (at, seen) in self.all() {
             match seen {
                 Seen::RunnerSet(set) => judge.runner_set(at, &set),
@@ -163,6 +179,7 @@ impl History {
                 Seen::ScaleSet(_) | Seen::Other => {}
             }
         }
+        judge.violations.extend(judge.half);
         judge.violations
     }
 
@@ -213,6 +230,9 @@ struct Judge {
     /// Highest revision of a runner that ever was rejected.
     highest: Option<i64>,
     violations: Vec<String>,
+    in_two_writes: bool,
+    /// What is wrong unless the next write puts it right.
+    half: Option<String>,
 }
 
 impl Judge {
@@ -247,11 +267,17 @@ impl Judge {
         }
         let turns = before.is_some_and(|before| (before.0, before.1) != (phase, applied));
         let stands = self.standing.values().any(|verdict| *verdict >= applied);
+        let half = self.half.take().filter(|_| !outdated && stands);
+        self.violations.extend(half);
         if turns && !outdated && stands {
-            self.violations.push(format!(
+            let wrong = format!(
                 "S7: {phase:?} at {at} under {applied}, verdicts {:?} stand",
                 self.standing
-            ));
+            );
+            match self.in_two_writes {
+                true => self.half = Some(wrong),
+                false => self.violations.push(wrong),
+            }
         }
         if before.is_some_and(|before| before.1 > applied) {
             self.violations
@@ -289,7 +315,7 @@ mod tests {
 
     fn history(versions: Vec<Seen>) -> History {
         let history = History::default();
-        history.0.borrow_mut().extend((1..).zip(versions));
+        history.entries.borrow_mut().extend((1..).zip(versions));
         history
     }
 
@@ -390,6 +416,24 @@ mod tests {
         for (row, versions, expected) in table {
             let found = history(versions).violations();
             assert_eq!(found.len(), expected, "{row}: {found:#?}");
+        }
+    }
+
+    #[test]
+    fn of_two_writes_the_second_has_to_put_it_right() {
+        let rejected = Seen::Runner(runner("1", "Outdated"));
+        let outdated = set("a", "Outdated", 1);
+        let half = set("a", "Running", 1);
+        for (after, expected) in [
+            (vec![set("a", "Running", 2)], 0),
+            (vec![outdated.clone()], 0),
+            (vec![half.clone()], 1),
+            (vec![], 1),
+        ] {
+            let mut versions = vec![rejected.clone(), outdated.clone(), half.clone()];
+            versions.extend(after);
+            let found = history(versions).in_two_writes().violations();
+            assert_eq!(found.len(), expected, "{found:#?}");
         }
     }
 }

@@ -30,6 +30,17 @@ impl World {
         Self::new(5, |options| options.run_pods = false).await
     }
 
+    /// The same with CustomResourceDefinitions that lack fields of ours.
+    pub async fn by_hand_with_older(crds: Vec<Value>) -> Self {
+        let world = Self::new(5, |options| {
+            options.run_pods = false;
+            options.crds = Some(crds);
+        });
+        let world = world.await;
+        let history = world.history.in_two_writes();
+        Self { history, ..world }
+    }
+
     /// In which pods live by themselves.
     pub async fn whole(seed: u64) -> Self {
         Self::new(seed, |_| {}).await

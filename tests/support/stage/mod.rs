@@ -735,7 +735,7 @@ impl<K> Known for K where
 }
 
 /// The object with what stands in annotations in its fields.
-fn raised<K: Known>(object: K) -> K {
+pub fn raised<K: Known>(object: K) -> K {
     let kind = K::kind(&());
     if stand_ins(&kind, object.annotations().keys()).is_empty() {
         return object;
