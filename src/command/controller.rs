@@ -30,6 +30,7 @@ use crate::resources::ControllerSettings;
 
 /// More of anything than this is a slip of the finger.
 const MANY: u32 = 1_000_000;
+const DEFAULT_LEASE: &str = "impresario";
 const DAY: Duration = Duration::from_secs(24 * 3600);
 const WEEK: Duration = Duration::from_secs(168 * 3600);
 
@@ -57,9 +58,11 @@ pub struct Args {
           require_equals = true, action = ArgAction::Set, value_name = "BOOL")]
     enable_leader_election: bool,
 
-    /// Name of that Lease.
-    #[arg(long, default_value = "impresario", value_name = "NAME")]
-    leader_election_id: String,
+    /// Name of that Lease; default: impresario, and impresario-NAMESPACE with
+    /// --watch-single-namespace, so that controllers for different namespaces do not wait for each
+    /// other.
+    #[arg(long, value_name = "NAME")]
+    leader_election_id: Option<String>,
 
     /// How much is logged: error, warn, info, debug or trace.
     #[arg(long, default_value = "info", value_parser = telemetry::parse_level, value_name = "LEVEL")]
@@ -162,6 +165,17 @@ pub struct Args {
     /// Hosts of the vaults that vaultConfig may name, in the same form; empty allows all.
     #[arg(long, default_value = "", value_parser = parse_hosts, value_name = "HOSTS")]
     allowed_vaults: AllowedHosts,
+}
+
+impl Args {
+    /// Name of the Lease that decides which of several controllers works.
+    pub(super) fn lease(&self) -> String {
+        match (&self.leader_election_id, &self.watch_single_namespace) {
+            (Some(name), _) => name.clone(),
+            (None, namespace) if namespace.is_empty() => DEFAULT_LEASE.to_owned(),
+            (None, namespace) => format!("{DEFAULT_LEASE}-{namespace}"),
+        }
+    }
 }
 
 /// Hosts with commas between.
@@ -343,9 +357,8 @@ async fn serve(
         }
         tracing::info!("told to stop");
     };
-    let leads = metrics
-        .leader
-        .with_label_values(&[args.leader_election_id.as_str()]);
+    let lease = args.lease();
+    let leads = metrics.leader.with_label_values(&[lease.as_str()]);
     leads.set(0);
     let (candidate, fence) = if args.enable_leader_election {
         // a standby is ready, or a rollout would wait for ever
@@ -357,7 +370,7 @@ async fn serve(
             client,
             Clock::system(),
             &settings.namespace,
-            &args.leader_election_id,
+            &lease,
             &identity(environment.hostname.as_deref())?,
             fence.clone(),
         );
@@ -369,7 +382,7 @@ async fn serve(
         let fence = fence.clone();
         move || {
             leads.set(1);
-            tracing::info!(lease = args.leader_election_id, "this controller leads");
+            tracing::info!(lease, "this controller leads");
             let options =
                 controller_options(&args, &environment, settings, client, fence, metrics, ready)?;
             Ok(async move {

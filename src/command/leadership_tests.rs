@@ -3,6 +3,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use clap::Parser as _;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use tokio::sync::oneshot;
@@ -307,4 +308,43 @@ async fn a_standby_that_is_told_to_stop_leaves_the_lease_to_its_holder() {
         assert_eq!(stage.end().holders, ["first"]);
     })
     .await;
+}
+
+/// Controllers in one namespace, by their flags: those for different namespaces each lead, and
+/// those for the same one take turns.
+#[tokio::test(start_paused = true)]
+async fn controllers_for_different_namespaces_do_not_wait_for_each_other() {
+    let a = "--watch-single-namespace=team-a";
+    let b = "--watch-single-namespace=team-b";
+    let id = "--leader-election-id=arc";
+    for (one, other, leases) in [
+        (vec![], vec![], ["impresario", "impresario"]),
+        (vec![a], vec![b], ["impresario-team-a", "impresario-team-b"]),
+        (vec![a], vec![], ["impresario-team-a", "impresario"]),
+        (vec![a], vec![a], ["impresario-team-a", "impresario-team-a"]),
+        (vec![a, id], vec![b, id], ["arc", "arc"]),
+        (
+            vec![a, "--leader-election-id=x"],
+            vec![b, "--leader-election-id=y"],
+            ["x", "y"],
+        ),
+    ] {
+        let stage = Stage::new();
+        let lease = |flags: &[&str]| {
+            let flags = ["controller"].iter().chain(flags);
+            crate::command::controller::Args::try_parse_from(flags)
+                .unwrap()
+                .lease()
+        };
+        let names = [lease(&one), lease(&other)];
+        assert_eq!(names, leases, "{one:?} {other:?}");
+        let candidate = |lease: &str, name| {
+            let (client, clock) = (stage.server.client(), stage.clock.clone());
+            Candidate::new(client, clock, "default", lease, name, Fence::shut())
+        };
+        candidate(&names[0], "one").acquire().await;
+        let mut second = candidate(&names[1], "other");
+        let both = tokio::time::timeout(Duration::from_secs(5), second.acquire());
+        assert_eq!(both.await.is_ok(), names[0] != names[1], "{names:?}");
+    }
 }
