@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use impresario::api::{AutoscalingListener, AutoscalingRunnerSet, EphemeralRunner};
+use impresario::resources::{autoscaling_listener, listener_name};
 use impresario::simulation::cluster::{CONTROLLER_NAMESPACE, RunningController};
 use k8s_openapi::api::core::v1::{Pod, Secret, ServiceAccount};
 use kube::ResourceExt;
@@ -155,6 +156,47 @@ fn a_controller_of_one_namespace_leaves_the_parts_of_another_alone() {
             .await;
         assert_eq!(stage.listener_pods().await.len(), 1);
     });
+}
+
+/// The hash in a listener's name has 32 bits: it can be that of another pool.
+#[test]
+fn a_listener_of_another_that_has_the_name_is_told_of_and_left_alone() {
+    for only in [None, Some(TEAMS[0])] {
+        play(async || {
+            let stage = Stage::embedded(9, true, false).await;
+            for team in TEAMS {
+                stage.apply(&pool(team)).await;
+            }
+            let mut set = stage.all::<AutoscalingRunnerSet>().await.remove(0);
+            let name = listener_name(&set);
+            set.metadata.namespace = Some(TEAMS[1].to_owned());
+            let settings = stage.cluster().settings().clone();
+            let mut theirs = autoscaling_listener(&set, 77, &settings);
+            theirs.metadata.name = Some(name.clone());
+            let listeners =
+                Api::<AutoscalingListener>::namespaced(stage.client.clone(), CONTROLLER_NAMESPACE);
+            let made = listeners.create(&PostParams::default(), &theirs).await;
+            let made = made.unwrap();
+
+            stage.watch_only(only);
+            stage.start_controller();
+            stage.pass(Duration::from_secs(120)).await;
+            let set: AutoscalingRunnerSet = stage.get(TEAMS[0], SET).await.unwrap();
+            let conditions = set.status.unwrap_or_default().conditions;
+            let ready = conditions.iter().find(|one| one.type_ == "ListenerReady");
+            let ready = ready.unwrap();
+            assert_eq!(
+                (ready.status.as_str(), ready.reason.as_str()),
+                ("False", "ForeignObject"),
+                "{ready:?}"
+            );
+            assert!(ready.message.contains(TEAMS[1]), "{ready:?}");
+            let live = listeners.get_opt(&name).await.unwrap();
+            if only.is_some() {
+                assert_eq!(live.unwrap().uid(), made.uid());
+            }
+        });
+    }
 }
 
 /// Creates the scale set again in the moment in which its predecessor goes.

@@ -214,13 +214,7 @@ impl ScaleSetMachine {
         if self.owns(live) {
             return true;
         }
-        let theirs = &live.spec;
-        let message = format!(
-            "{} belongs to the scale set {}/{} and is in the way: remove it",
-            live.reference(),
-            theirs.autoscaling_runner_set_namespace,
-            theirs.autoscaling_runner_set_name,
-        );
+        let message = in_the_way(live);
         self.announce(ars, EventSeverity::Warning, "ForeignObject", message, step);
         let name = live.metadata.name.clone().unwrap_or_default();
         if let Some(child) = self.listeners.get_mut(&name) {
@@ -273,6 +267,9 @@ impl ScaleSetMachine {
                 Some(error) => Finding::fails(reason_of(error.kind), &error.message),
                 None => Finding::fails("Creating", "the listener is being created"),
             },
+            (_, Some(live)) if !self.owns(live) => {
+                Finding::fails("ForeignObject", in_the_way(live))
+            }
             (_, Some(live)) if going(live) => {
                 Finding::fails("Replacing", "the listener is being replaced")
             }
@@ -290,6 +287,18 @@ impl ScaleSetMachine {
             (None, _) => Finding::Unknown,
         }
     }
+}
+
+/// What to do about the listener of another scale set that has the name of ours.
+fn in_the_way(live: &AutoscalingListener) -> String {
+    let theirs = &live.spec;
+    format!(
+        "{} belongs to the scale set {}/{} and is in the way: remove it, or change the name, the \
+         runner group or the config URL of one of the two",
+        live.reference(),
+        theirs.autoscaling_runner_set_namespace,
+        theirs.autoscaling_runner_set_name,
+    )
 }
 
 /// Whether the AutoscalingListener is that scale set's: it says so in its spec or, should that
