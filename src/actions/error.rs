@@ -113,8 +113,8 @@ impl Error {
         let (type_name, message) = type_name_and_message(response.body());
         let kind = kind_of(status, type_name.as_deref().unwrap_or_default());
         Self {
-            type_name: type_name.map(|name| presentable(&name, secret).into()),
-            ..Self::about(kind, call, response, presentable(&message, secret))
+            type_name: type_name.map(|name| redact_secret(&name, secret).into()),
+            ..Self::about(kind, call, response, redact_secret(&message, secret))
         }
     }
 }
@@ -198,7 +198,7 @@ pub(super) fn without_bom(body: &[u8]) -> &[u8] {
 }
 
 /// One line of bounded length, without the secret in any form that it may be repeated in.
-pub(super) fn presentable(message: &str, secret: &str) -> String {
+pub(super) fn redact_secret(message: &str, secret: &str) -> String {
     const LONGEST: usize = 400;
     let mut message = message.to_owned();
     let forms = forms(secret);
@@ -344,7 +344,7 @@ mod tests {
             "t%c3%B6p%2Fs%3Fcr~t%2b1".to_owned(),
         ];
         for form in &forms {
-            let text = presentable(&format!("bad token <{form}>"), secret);
+            let text = redact_secret(&format!("bad token <{form}>"), secret);
             assert!(
                 !forms
                     .iter()

@@ -1,44 +1,21 @@
-//! The actors: pure step functions, and the actix shells that run them.
+//! The actors: pure step functions, and what runs them.
 //!
 //! Each actor is a [`Machine`]: a plain state struct with a `step` that knows no clock, no
-//! I/O, no randomness and no runtime; these are the folders here. The files beside them
-//! are the shells: they know actix and tokio, and decide nothing.
+//! I/O, no randomness and no runtime. [`core`] is the kit that they are made of, [`runtime`]
+//! runs them; the other folders are one actor each.
 
-mod actions_io;
-pub mod backoff;
-mod brief;
-mod controller;
-mod family;
-mod first_lists;
-mod inbox;
-mod last_words;
-mod lenient;
+pub mod core;
 pub mod listener;
-mod machine;
-mod owned;
-mod registered;
-mod router;
 pub mod runner;
 pub mod runner_set;
+pub mod runtime;
 pub mod scale_set;
-mod schema_watch;
-mod shell;
-#[cfg(test)]
-mod shell_tests;
-pub mod tracked;
 pub mod unregistrar;
-mod unregistrar_task;
-mod watch;
-mod workers;
-mod world;
 
-pub use actions_io::{CallMetrics, Fenced, KubeSources};
-pub use controller::{ControllerError, ControllerOptions, run as run_controller};
-pub use inbox::{Deliver, Inbox};
-pub use machine::{Coalesce, EffectOf, InputOf, Machine, Topic};
-pub use router::{ActorKey, ActorKind, Router, Sighting};
-pub use shell::{Birth, Childless, Family, Shell};
-pub use unregistrar_task::UnregistrarTask;
-pub use watch::{StoreRestored, WatchEnded, WatchLost};
-pub use workers::{WorkerEnded, Workers};
-pub use world::{ActionsIo, Journal, Unregister, World};
+pub use self::core::machine::{Coalesce, EffectOf, InputOf, Machine, Topic};
+pub use self::runtime::{
+    ActionsIo, ActorKey, ActorKind, ActorSpec, CallMetrics, Children, ControllerError,
+    ControllerOptions, Deliver, Fenced, Journal, KubeSources, MachineActor, Mailbox, NoChildren,
+    ObjectEvent, Router, Services, StoreRestored, Unregister, UnregistrarHandle, WatchEnded,
+    WatchLost, WorkerEnded, Workers, run_controller,
+};

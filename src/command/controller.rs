@@ -18,7 +18,7 @@ use super::leadership::run_while_leading;
 use super::{number, telemetry};
 use crate::actions::{Clients, ClientsOptions, Proxies, ReqwestTransports, UserAgent};
 use crate::actors::{
-    ActionsIo, CallMetrics, ControllerOptions, Fenced, KubeSources, UnregistrarTask, Workers,
+    ActionsIo, CallMetrics, ControllerOptions, Fenced, KubeSources, UnregistrarHandle, Workers,
 };
 use crate::api::constants::env;
 use crate::api::{AllowedHosts, HostPattern, ListenerTemplatePolicy, Policy};
@@ -452,7 +452,7 @@ fn controller_options(
         client,
         limiter,
         fence,
-        unregistrar: Arc::new(UnregistrarTask::start(
+        unregistrar: Arc::new(UnregistrarHandle::start(
             actions.clone(),
             clock.clone(),
             metrics.clone(),

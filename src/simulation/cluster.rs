@@ -22,7 +22,8 @@ use super::kubelet::{Kubelet, KubeletOptions, NODE};
 use super::programs::{ListenerBook, SimulatedPrograms};
 use crate::actions::{Clients, ClientsOptions, Transports, UserAgent};
 use crate::actors::{
-    CallMetrics, ControllerOptions, Journal, KubeSources, UnregistrarTask, Workers, run_controller,
+    CallMetrics, ControllerOptions, Journal, KubeSources, UnregistrarHandle, Workers,
+    run_controller,
 };
 use crate::clock::Clock;
 use crate::kube_io::{Fence, KubeIo, Limiter};
@@ -197,8 +198,11 @@ impl RunningController {
         // a set of its own, so that everything the controller started dies with it
         let own = LocalSet::new();
         own.spawn_local(async move {
-            let unregistrar =
-                UnregistrarTask::start(actions.clone(), world.clock.clone(), metrics_there.clone());
+            let unregistrar = UnregistrarHandle::start(
+                actions.clone(),
+                world.clock.clone(),
+                metrics_there.clone(),
+            );
             let ended = run_controller(ControllerOptions {
                 client: world.client,
                 limiter: Arc::new(Limiter::unlimited()),

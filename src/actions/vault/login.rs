@@ -14,7 +14,7 @@ use super::certificate::Certificate;
 use super::challenge::Challenge;
 use super::error::VaultError;
 use super::http::Http;
-use crate::actions::error::presentable;
+use crate::actions::error::redact_secret;
 use crate::clock::{Timestamp, after};
 
 const CALL: &str = "vault_login";
@@ -124,7 +124,7 @@ impl Login {
         // its first line is for people; ids and the time come after it
         let line = description.and_then(|text| text.lines().next());
         let message = match line {
-            Some(line) => presentable(line, assertion.expose_secret()),
+            Some(line) => redact_secret(line, assertion.expose_secret()),
             None => format!("it answers with {}", response.status()),
         };
         VaultError::LoginRefused {

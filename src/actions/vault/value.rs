@@ -6,7 +6,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Map, Value};
 
 use crate::actions::credentials::Fields;
-use crate::actions::error::presentable;
+use crate::actions::error::redact_secret;
 
 /// The value in the answer to a request for a secret.
 pub(super) fn of_answer(body: &[u8]) -> Result<SecretString, &'static str> {
@@ -30,7 +30,7 @@ pub(super) fn error_of(body: &[u8], secret: &str) -> String {
         (Some(only), None) | (None, Some(only)) => only.to_owned(),
         (None, None) => "it does not say why".to_owned(),
     };
-    presentable(&line, secret)
+    redact_secret(&line, secret)
 }
 
 /// The fields of a secret whose value is a JSON object.

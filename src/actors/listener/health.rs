@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{
     ContainerState, ContainerStateTerminated, ContainerStatus, Pod, PodCondition, PodStatus,
 };
 
-use crate::actors::last_words::presentable;
+use crate::actors::core::redact::redact_for_display;
 use crate::api::constants::{LISTENER_CONTAINER, SCALE_SET_GONE_EXIT_CODE};
 use crate::clock::Timestamp;
 
@@ -207,7 +207,7 @@ fn end_of_container(terminated: &ContainerStateTerminated) -> End {
         };
     }
     let reason = terminated.reason.clone().filter(|word| !word.is_empty());
-    let said = terminated.message.as_deref().map(presentable);
+    let said = terminated.message.as_deref().map(redact_for_display);
     let tail = said.filter(|text| !text.is_empty());
     End {
         reason: reason.unwrap_or_else(|| "Terminated".to_owned()),

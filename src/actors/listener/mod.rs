@@ -21,6 +21,6 @@ mod teardown;
 #[cfg(test)]
 pub(super) mod tests;
 
-pub use super::owned::Verb;
+pub use super::core::owned::Verb;
 pub use state::ListenerMachine;
 pub use step::{ListenerTag, Part};

@@ -10,8 +10,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Map, Value, json};
 
 use super::step::{Part, Step};
-use crate::actors::owned::{Owned, Ownership, Verb, owner_patch, ownership};
-use crate::actors::tracked::Presence;
+use crate::actors::core::owned::{Owned, Ownership, Verb, owner_patch, ownership};
+use crate::actors::core::tracked::Presence;
 use crate::api::AutoscalingListener;
 use crate::api::constants::labels;
 use crate::messages::{EventSeverity, KubeObject, KubeRequest, ObjectRef};

@@ -6,8 +6,8 @@ use k8s_openapi::api::core::v1::{PodSpec, Secret};
 use k8s_openapi::jiff::SignedDuration;
 
 use super::health::{Cause, End};
-use crate::actors::backoff::RECREATION;
-use crate::actors::owned::Wake;
+use crate::actors::core::backoff::RECREATION;
+use crate::actors::core::owned::Wake;
 use crate::api::AutoscalingListenerStatus;
 use crate::clock::Timestamp;
 

@@ -12,7 +12,7 @@ use super::health::running_since;
 use super::objects::{Correction, Kept, keep};
 use super::state::ListenerMachine;
 use super::step::{Part, Step};
-use crate::actors::owned::Owned;
+use crate::actors::core::owned::Owned;
 use crate::api::AutoscalingListener;
 use crate::messages::KubeObject;
 use crate::resources::{ConfigError, Sources, listener_config_secret, listener_proxy_secret};

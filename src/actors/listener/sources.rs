@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::jiff::SignedDuration;
 
 use super::step::{ListenerTag, Step};
-use crate::actors::backoff::Schedule;
+use crate::actors::core::backoff::Schedule;
 use crate::clock::Timestamp;
 use crate::messages::{
     Effect, KubeAnswer, KubeError, KubeErrorKind, KubeRequest, Object, ObjectRef,

@@ -5,7 +5,7 @@ use std::hash::Hash;
 
 use super::state::ListenerMachine;
 use crate::actors::EffectOf;
-use crate::actors::owned::{FREELY, Owned, Verb, Wake};
+use crate::actors::core::owned::{FREELY, Owned, Verb, Wake};
 use crate::api::AutoscalingListener;
 use crate::clock::Timestamp;
 use crate::messages::{

@@ -13,7 +13,7 @@ use super::registration::Standing;
 use super::status::{Change, StatusWrite};
 use super::turn::Turn;
 use super::view;
-use crate::actors::tracked::Tracked;
+use crate::actors::core::tracked::Tracked;
 use crate::api::constants::finalizers;
 use crate::api::{EphemeralRunner, EphemeralRunnerPhase};
 use crate::clock::after;

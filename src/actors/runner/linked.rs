@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::Tag;
 use super::machine::RunnerMachine;
-use crate::actors::backoff;
+use crate::actors::core::backoff;
 use crate::actors::runner::turn::Turn;
 use crate::api::constants::labels;
 use crate::clock::Timestamp;

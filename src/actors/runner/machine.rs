@@ -11,7 +11,7 @@ use super::pod_state::{Reason, lost_at, node_lost};
 use super::registration::{Registration, Standing};
 use super::turn::Turn;
 use super::view;
-use crate::actors::tracked::{Presence, Tracked};
+use crate::actors::core::tracked::{Presence, Tracked};
 use crate::actors::{EffectOf, InputOf, Machine};
 use crate::api::EphemeralRunner;
 use crate::clock::{Timestamp, after};

@@ -6,7 +6,7 @@
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Pod, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::actors::last_words::presentable;
+use crate::actors::core::redact::redact_for_display;
 use crate::api::constants::{EXIT_CODE_OUTDATED, RUNNER_CONTAINER};
 use crate::clock::{Timestamp, after};
 
@@ -173,7 +173,7 @@ fn end_of(terminated: &ContainerStateTerminated) -> End {
     if code == 0 {
         return End::Succeeded;
     }
-    let said = presentable(terminated.message.as_deref().unwrap_or_default());
+    let said = redact_for_display(terminated.message.as_deref().unwrap_or_default());
     let word = terminated.reason.as_deref().unwrap_or("Error");
     if code == EXIT_CODE_OUTDATED {
         let said = if said.is_empty() { word } else { &said };

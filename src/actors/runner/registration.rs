@@ -2,7 +2,7 @@
 //! about it. One call is under way at a time.
 
 use super::pod_state::Reason;
-use crate::actors::backoff::Schedule;
+use crate::actors::core::backoff::Schedule;
 use crate::clock::{Timestamp, after};
 use crate::messages::{ActionsAnswer, ActionsError, ActionsErrorKind, JitConfig};
 

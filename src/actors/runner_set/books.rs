@@ -7,7 +7,7 @@ mod counting;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::actors::backoff::Schedule;
+use crate::actors::core::backoff::Schedule;
 use crate::actors::runner::is_denial;
 use crate::clock::{Timestamp, after};
 use crate::messages::{

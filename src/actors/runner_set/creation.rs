@@ -8,10 +8,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::books::Books;
 use super::machine::{RunnerSetMachine, Tag, applied_revision};
-use crate::actors::backoff;
+use crate::actors::core::backoff;
+use crate::actors::core::tracked::{Presence, Tracked};
 use crate::actors::runner::turn::Turn;
 use crate::actors::runner::view;
-use crate::actors::tracked::{Presence, Tracked};
 use crate::api::constants::annotations;
 use crate::api::{EphemeralRunner, EphemeralRunnerSet};
 use crate::clock::Timestamp;

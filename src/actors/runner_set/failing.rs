@@ -2,7 +2,7 @@
 
 use k8s_openapi::jiff::SignedDuration;
 
-use crate::actors::backoff::RECREATION;
+use crate::actors::core::backoff::RECREATION;
 use crate::clock::Timestamp;
 
 /// After a wait, a runner that is made so much later still is no retry.

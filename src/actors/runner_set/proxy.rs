@@ -8,9 +8,9 @@ use k8s_openapi::api::core::v1::Secret;
 use serde_json::{Map, Value, json};
 
 use super::machine::{RunnerSetMachine, Tag, applied_revision};
-use crate::actors::backoff;
+use crate::actors::core::backoff;
+use crate::actors::core::tracked::{Presence, Tracked};
 use crate::actors::runner::turn::Turn;
-use crate::actors::tracked::{Presence, Tracked};
 use crate::api::{EphemeralRunnerSet, ProxyConfig};
 use crate::clock::Timestamp;
 use crate::messages::{

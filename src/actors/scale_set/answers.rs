@@ -3,8 +3,8 @@
 use super::state::ScaleSetMachine;
 use super::step::Step;
 use super::vocabulary::ScaleSetTag;
-use crate::actors::owned::Verb;
-use crate::actors::owned::{Ownership, ownership};
+use crate::actors::core::owned::Verb;
+use crate::actors::core::owned::{Ownership, ownership};
 use crate::api::EphemeralRunnerSet;
 use crate::messages::{
     ActionsAnswer, ActionsError, Kind, KubeAnswer, KubeError, KubeObject, ObjectRef,

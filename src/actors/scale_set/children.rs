@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::state::ScaleSetMachine;
 use super::step::Step;
-use crate::actors::owned::Owned;
+use crate::actors::core::owned::Owned;
 use crate::api::{AutoscalingListener, EphemeralRunnerSet};
 use crate::messages::{
     Effect, KubeObject, ListenerCommand, ListenerDirective, ListenerReport, Object, ObjectRef,

@@ -9,9 +9,9 @@ use super::record::{has_moved, recorded_id};
 use super::state::ScaleSetMachine;
 use super::step::Step;
 use super::vocabulary::ScaleSetTag;
-use crate::actors::backoff::Schedule;
-use crate::actors::owned::{Ownership, ownership};
-use crate::actors::tracked::Presence;
+use crate::actors::core::backoff::Schedule;
+use crate::actors::core::owned::{Ownership, ownership};
+use crate::actors::core::tracked::Presence;
 use crate::api::AutoscalingRunnerSet;
 use crate::api::constants::annotations::RUNNER_SCALE_SET_ID;
 use crate::api::constants::finalizers;
@@ -315,7 +315,7 @@ impl ScaleSetMachine {
     /// Our part is done; others may hold the object.
     fn await_end(&mut self, ars: &AutoscalingRunnerSet, step: &mut Step) {
         let target = ars.reference();
-        let tag = ScaleSetTag::ScaleSet(crate::actors::owned::Verb::Read);
+        let tag = ScaleSetTag::ScaleSet(crate::actors::core::owned::Verb::Read);
         step.send(&mut self.ars, tag, Some("end"), || KubeRequest::Get(target));
     }
 }

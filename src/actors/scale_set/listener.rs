@@ -14,8 +14,8 @@ use super::registration::{Registered, reason_of};
 use super::state::ScaleSetMachine;
 use super::step::Step;
 use super::vocabulary::ScaleSetTag;
-use crate::actors::owned::{Difference, FREELY, Verb};
-use crate::actors::tracked::Presence;
+use crate::actors::core::owned::{Difference, FREELY, Verb};
+use crate::actors::core::tracked::Presence;
 use crate::api::constants::labels;
 use crate::api::{
     AutoscalingListener, AutoscalingListenerPhase, AutoscalingListenerSpec, AutoscalingRunnerSet,

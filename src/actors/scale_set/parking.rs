@@ -8,7 +8,7 @@ use super::conditions::{Finding, kinds};
 use super::runner_set::{Revisions, Standing, applied};
 use super::state::ScaleSetMachine;
 use super::step::Step;
-use crate::actors::last_words::presentable;
+use crate::actors::core::redact::redact_for_display;
 use crate::api::{AutoscalingRunnerSet, AutoscalingRunnerSetPhase as Phase};
 use crate::messages::{EventSeverity, Rejected};
 
@@ -124,7 +124,7 @@ fn told(ars: &AutoscalingRunnerSet) -> Option<String> {
 fn described(rejected: &Rejected, revision: Option<i64>) -> String {
     let Rejected { runner, message } = rejected;
     let revision = revision.map_or_else(String::new, |revision| format!(" of revision {revision}"));
-    match presentable(message) {
+    match redact_for_display(message) {
         said if said.is_empty() => format!("runner {runner}{revision}: {NO_DETAILS}"),
         said => format!("runner {runner}{revision}: {said}"),
     }

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use super::state::ScaleSetMachine;
 use super::step::Step;
 use super::vocabulary::ScaleSetTag;
-use crate::actors::backoff;
+use crate::actors::core::backoff;
 use crate::api::AutoscalingRunnerSet;
 use crate::api::constants::annotations::cleanup;
 use crate::api::constants::finalizers::CLEANUP_PROTECTION;

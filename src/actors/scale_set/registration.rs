@@ -1,7 +1,7 @@
 //! What is known of a registration with the Actions service, and how each answer changes it.
 //! One call is in flight at a time.
 
-use crate::actors::backoff::Schedule;
+use crate::actors::core::backoff::Schedule;
 use crate::clock::Timestamp;
 use crate::messages::{
     ActionsAnswer, ActionsCall, ActionsError, ActionsErrorKind, RunnerScaleSet, Tenant,

@@ -13,9 +13,9 @@ use super::merge_diff::merge_diff;
 use super::state::ScaleSetMachine;
 use super::step::Step;
 use super::vocabulary::ScaleSetTag;
-use crate::actors::owned::Verb;
-use crate::actors::owned::{Ownership, owner_patch, ownership};
-use crate::actors::tracked::Presence;
+use crate::actors::core::owned::Verb;
+use crate::actors::core::owned::{Ownership, owner_patch, ownership};
+use crate::actors::core::tracked::Presence;
 use crate::api::{
     AutoscalingRunnerSet, EphemeralRunnerSet, EphemeralRunnerSetPhase, EphemeralRunnerSetSpec,
 };

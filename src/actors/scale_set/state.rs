@@ -17,9 +17,9 @@ use super::step::Step;
 use super::vocabulary::{
     ChildReport, ScaleSetCommand, ScaleSetReport, ScaleSetSummary, ScaleSetTag, Sharer,
 };
-use crate::actors::owned::Owned;
-use crate::actors::owned::Verb;
-use crate::actors::tracked::Presence;
+use crate::actors::core::owned::Owned;
+use crate::actors::core::owned::Verb;
+use crate::actors::core::tracked::Presence;
 use crate::actors::{EffectOf, InputOf, Machine};
 use crate::api::constants::{finalizers, labels};
 use crate::api::{AutoscalingRunnerSet, MissingFields};

@@ -9,7 +9,7 @@ use super::record::identity;
 use super::state::ScaleSetMachine;
 use super::step::Step;
 use super::vocabulary::{GaugeLabels, ScaleSetReport, ScaleSetSummary, ScaleSetTag};
-use crate::actors::backoff;
+use crate::actors::core::backoff;
 use crate::api::{
     AutoscalingRunnerSet, AutoscalingRunnerSetPhase as Phase, AutoscalingRunnerSetStatus, ConfigUrl,
 };

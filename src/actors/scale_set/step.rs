@@ -6,8 +6,8 @@ use super::conditions::Findings;
 use super::state::ScaleSetMachine;
 use super::vocabulary::ScaleSetTag;
 use crate::actors::EffectOf;
-use crate::actors::owned::Verb;
-use crate::actors::owned::{FREELY, Owned, Wake};
+use crate::actors::core::owned::Verb;
+use crate::actors::core::owned::{FREELY, Owned, Wake};
 use crate::clock::Timestamp;
 use crate::messages::{ActionsRequest, Effect, KubeObject, KubeRequest, ObjectRef};
 

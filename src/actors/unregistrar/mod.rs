@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crate::actors::backoff::Schedule;
+use crate::actors::core::backoff::Schedule;
 use crate::clock::{Timestamp, after};
 use crate::messages::{
     ActionsAnswer, ActionsCall, ActionsError, ActionsErrorKind, ActionsRequest, Tenant,

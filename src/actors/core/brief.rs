@@ -2,8 +2,8 @@
 
 use std::fmt::{self, Formatter};
 
-use super::runner_set::RunnerSetCommand;
-use super::scale_set::{ChildReport, ScaleSetCommand, ScaleSetReport};
+use crate::actors::runner_set::RunnerSetCommand;
+use crate::actors::scale_set::{ChildReport, ScaleSetCommand, ScaleSetReport};
 use crate::messages::Brief;
 
 impl Brief for RunnerSetCommand {

@@ -1,4 +1,4 @@
-//! Joins the shells to the client of the Actions service: calls, sources and metrics.
+//! Joins the actors to the client of the Actions service: calls, sources and metrics.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 
-use super::world::ActionsIo;
+use super::services::ActionsIo;
 use crate::actions::{Clients, Observer, Sources};
 use crate::kube_io::{Fence, KubeIo};
 use crate::messages::{ActionsAnswer, ActionsError, ActionsRequest, KubeError};

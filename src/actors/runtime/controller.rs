@@ -16,15 +16,17 @@ use tokio::sync::oneshot;
 use tokio::task::{JoinSet, LocalSet};
 
 use self::sharing::{Claim, Sharing};
-use super::family::start_scale_set;
-use super::inbox::Inbox;
-use super::registered::{Registered, remove_registration};
-use super::router::{ActorKey, Router, Sighting, keys_of};
-use super::scale_set::{GaugeLabels, ScaleSetCommand, ScaleSetMachine, ScaleSetReport, identity};
+use super::children::start_scale_set;
+use super::mailbox::Mailbox;
+use super::registered_runners::{Registered, remove_registration};
+use super::router::{ActorKey, ObjectEvent, Router, keys_of};
 use super::schema_watch::SchemaWatch;
-use super::watch::{Gate, StoreRestored, Watch, WatchEnded, WatchLost};
+use super::services::{ActionsIo, Journal, Services, Unregister};
+use super::watch::{Barrier, StoreRestored, Watch, WatchEnded, WatchLost};
 use super::workers::{WorkerEnded, Workers};
-use super::world::{ActionsIo, Journal, Unregister, World};
+use crate::actors::scale_set::{
+    GaugeLabels, ScaleSetCommand, ScaleSetMachine, ScaleSetReport, identity,
+};
 use crate::api::constants::labels;
 use crate::api::{
     AutoscalingListener, AutoscalingRunnerSet, EphemeralRunner, EphemeralRunnerSet, MissingFields,
@@ -140,7 +142,7 @@ async fn run_once(
     let events = EventPublisher::new(client.clone(), options.clock.clone());
     let kube = KubeIo::new(client, options.limiter.clone(), options.metrics.clone())
         .at_home_in(&options.settings.namespace);
-    let world = Arc::new(World {
+    let services = Arc::new(Services {
         kube: kube.behind(options.fence.clone()),
         actions: options.actions.clone(),
         unregistrar: options.unregistrar.clone(),
@@ -153,14 +155,14 @@ async fn run_once(
         journal: options.journal.clone(),
     });
     // before anything is read or written that may lack fields
-    let schemas = SchemaWatch::begin(world.clone()).await;
-    let gate = Gate::default();
+    let schemas = SchemaWatch::begin(services.clone()).await;
+    let barrier = Barrier::default();
     let (alive, actor_ended) = oneshot::channel();
     let controller = Controller {
-        world: world.clone(),
+        services: services.clone(),
         workers,
         lists: Vec::new(),
-        gate: gate.clone(),
+        barrier: barrier.clone(),
         ready: options.ready.clone(),
         scale_sets: BTreeMap::new(),
         said: Said::default(),
@@ -173,11 +175,16 @@ async fn run_once(
     .start();
     tokio::task::spawn_local(schemas.run(controller.clone()));
     let unclaimed = controller.clone();
-    world.router.set_unclaimed(move |key, sighting| {
+    services.router.set_unclaimed(move |key, event| {
         // few, as actors seldom stop: past the bounds of the mailbox, so that nothing is lost
-        unclaimed.do_send(Unrouted { key, sighting });
+        unclaimed.do_send(Unrouted { key, event });
     });
-    let mut watches = start_watches(&world, &controller, &gate, options.namespace.as_deref());
+    let mut watches = start_watches(
+        &services,
+        &controller,
+        &barrier,
+        options.namespace.as_deref(),
+    );
     let watch_ended = async {
         loop {
             // they end only by being lost; a panic in one is a bug, and the process starts anew
@@ -199,17 +206,17 @@ async fn run_once(
 }
 
 fn start_watches(
-    world: &Arc<World>,
+    services: &Arc<Services>,
     controller: &Addr<Controller>,
-    gate: &Gate,
+    barrier: &Barrier,
     namespace: Option<&str>,
 ) -> JoinSet<WatchEnded> {
     let starter = Starter {
-        world,
+        services,
         controller,
-        gate,
+        barrier,
     };
-    let own = Some(world.settings.namespace.as_str());
+    let own = Some(services.settings.namespace.as_str());
     let mut watches = JoinSet::new();
     starter.watch::<AutoscalingRunnerSet>(&mut watches, namespace, "");
     starter.watch::<AutoscalingListener>(&mut watches, own, "");
@@ -224,9 +231,9 @@ fn start_watches(
 }
 
 struct Starter<'a> {
-    world: &'a Arc<World>,
+    services: &'a Arc<Services>,
     controller: &'a Addr<Controller>,
-    gate: &'a Gate,
+    barrier: &'a Barrier,
 }
 
 impl Starter<'_> {
@@ -242,16 +249,16 @@ impl Starter<'_> {
             + std::fmt::Debug
             + DeserializeOwned,
     {
-        let client = self.world.kube.client().clone();
+        let client = self.services.kube.client().clone();
         let watch = Watch::<K> {
             api: match namespace {
                 Some(namespace) => Api::namespaced(client, namespace),
                 None => Api::all(client),
             },
             selector,
-            world: self.world.clone(),
+            services: self.services.clone(),
             controller: self.controller.clone(),
-            gate: self.gate.clone(),
+            barrier: self.barrier.clone(),
         };
         watches.spawn_local(watch.run());
     }
@@ -259,13 +266,13 @@ impl Starter<'_> {
 
 /// The controller's actor.
 pub struct Controller {
-    world: Arc<World>,
+    services: Arc<Services>,
     workers: Workers,
     /// First lists that have come so far.
     lists: Vec<InitialList>,
-    gate: Gate,
+    barrier: Barrier,
     ready: Arc<AtomicBool>,
-    scale_sets: BTreeMap<ActorKey, Inbox<ScaleSetMachine>>,
+    scale_sets: BTreeMap<ActorKey, Mailbox<ScaleSetMachine>>,
     said: Said,
     /// Under which labels a scale set's gauges stand.
     gauges: BTreeMap<ActorKey, GaugeLabels>,
@@ -295,14 +302,14 @@ pub struct InitialList {
     pub objects: Vec<Object>,
 }
 
-/// A sighting that no actor is there for: the scale set has to be made.
+/// An event that no actor is there for: the scale set has to be made.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub struct Unrouted {
     /// The scale set.
     pub key: ActorKey,
-    /// The sighting.
-    pub sighting: Sighting,
+    /// The event.
+    pub event: ObjectEvent,
 }
 
 /// What scale sets have said and the controller has not heard, the newest of each. Beside the
@@ -321,12 +328,12 @@ impl Actor for Controller {
     type Context = Context<Self>;
 
     fn started(&mut self, _: &mut Self::Context) {
-        let live = &self.world.metrics.actors.live;
+        let live = &self.services.metrics.actors.live;
         live.with_label_values(&[NAME]).inc();
     }
 
     fn stopped(&mut self, _: &mut Self::Context) {
-        let live = &self.world.metrics.actors.live;
+        let live = &self.services.metrics.actors.live;
         live.with_label_values(&[NAME]).dec();
         for labels in std::mem::take(&mut self.gauges).into_values() {
             self.withdraw(&labels);
@@ -338,10 +345,14 @@ impl Handler<SchemasChanged> for Controller {
     type Result = ();
 
     fn handle(&mut self, SchemasChanged(missing): SchemasChanged, _: &mut Self::Context) {
-        let _timed = self.world.metrics.actors.handling(NAME, "schemas_changed");
-        for inbox in self.scale_sets.values() {
+        let _timed = self
+            .services
+            .metrics
+            .actors
+            .handling(NAME, "schemas_changed");
+        for mailbox in self.scale_sets.values() {
             let command = ScaleSetCommand::FieldsMissing(missing.clone());
-            inbox.send(Input::Command(command));
+            mailbox.send(Input::Command(command));
         }
         self.missing = missing;
     }
@@ -351,7 +362,7 @@ impl Handler<InitialList> for Controller {
     type Result = ();
 
     fn handle(&mut self, list: InitialList, ctx: &mut Self::Context) {
-        let _timed = self.world.metrics.actors.handling(NAME, "initial_list");
+        let _timed = self.services.metrics.actors.handling(NAME, "initial_list");
         self.hear();
         self.lists.push(list);
         if self.lists.len() < WATCHES {
@@ -364,18 +375,18 @@ impl Handler<InitialList> for Controller {
         // owners before what they own, so that each finds its actor
         lists.sort_by_key(|list| (list.kind, list.selector));
         let listed = lists.iter().flat_map(|list| &list.objects);
-        self.world.router.first_lists.fill(listed);
+        self.services.router.first_lists.fill(listed);
         for object in lists.into_iter().flat_map(|list| list.objects) {
-            if let Some((key, sighting)) = self.world.router.deliver_listed(object.clone()) {
-                self.pass_on(&key, sighting, ctx);
+            if let Some((key, event)) = self.services.router.deliver_listed(object.clone()) {
+                self.pass_on(&key, event, ctx);
             }
             self.learn_claim(&object);
         }
-        for inbox in self.scale_sets.values() {
-            inbox.send(Input::Command(ScaleSetCommand::Synced));
+        for mailbox in self.scale_sets.values() {
+            mailbox.send(Input::Command(ScaleSetCommand::Synced));
         }
         self.ready.store(true, Ordering::Relaxed);
-        self.gate.open();
+        self.barrier.open();
         tracing::info!(scale_sets = self.scale_sets.len(), "controller started");
     }
 }
@@ -384,10 +395,10 @@ impl Handler<Unrouted> for Controller {
     type Result = ();
 
     fn handle(&mut self, message: Unrouted, ctx: &mut Self::Context) {
-        let _timed = self.world.metrics.actors.handling(NAME, "unrouted");
+        let _timed = self.services.metrics.actors.handling(NAME, "unrouted");
         // one that is gone must not be taken for the one that is asked for
         self.hear();
-        self.pass_on(&message.key, message.sighting, ctx);
+        self.pass_on(&message.key, message.event, ctx);
     }
 }
 
@@ -395,7 +406,7 @@ impl Handler<ScaleSetSpoke> for Controller {
     type Result = ();
 
     fn handle(&mut self, _: ScaleSetSpoke, _ctx: &mut Self::Context) {
-        let _timed = self.world.metrics.actors.handling(NAME, "report");
+        let _timed = self.services.metrics.actors.handling(NAME, "report");
         self.hear();
     }
 }
@@ -406,8 +417,8 @@ impl Controller {
     fn tell_of_restoration(&self, restored: &StoreRestored, lists: &[InitialList]) {
         let objects = || lists.iter().flat_map(|list| &list.objects);
         let uids = objects().map(|object| object.uid().to_owned()).collect();
-        for runner in self.world.registered.take_missing(&uids) {
-            tokio::task::spawn_local(remove_registration(self.world.clone(), runner));
+        for runner in self.services.registered.take_missing(&uids) {
+            tokio::task::spawn_local(remove_registration(self.services.clone(), runner));
         }
         for object in objects() {
             if object.kind() != Kind::AutoscalingRunnerSet {
@@ -423,8 +434,8 @@ impl Controller {
                      gone are removed. Apply again what was changed since the backup."
                 ),
             };
-            let world = self.world.clone();
-            tokio::task::spawn_local(async move { world.events.publish(&note).await });
+            let services = self.services.clone();
+            tokio::task::spawn_local(async move { services.events.publish(&note).await });
         }
     }
 
@@ -473,24 +484,24 @@ impl Controller {
     }
 
     fn take_claim(&mut self, key: &ActorKey, claim: Claim) {
-        for (member, others) in self.sharing.heard(key, claim) {
-            if let Some(inbox) = self.scale_sets.get(&member) {
-                inbox.send(Input::Command(ScaleSetCommand::Shared(others)));
+        for (member, others) in self.sharing.record_claim(key, claim) {
+            if let Some(mailbox) = self.scale_sets.get(&member) {
+                mailbox.send(Input::Command(ScaleSetCommand::Shared(others)));
             }
         }
     }
 
-    fn pass_on(&mut self, key: &ActorKey, sighting: Sighting, ctx: &mut Context<Self>) {
+    fn pass_on(&mut self, key: &ActorKey, event: ObjectEvent, ctx: &mut Context<Self>) {
         let known = self.scale_sets.get(key).cloned();
-        match sighting {
-            Sighting::Observed(object) => {
-                let inbox = known.unwrap_or_else(|| self.start_scale_set(key, ctx));
-                inbox.send(Input::Observed(object));
+        match event {
+            ObjectEvent::Observed(object) => {
+                let mailbox = known.unwrap_or_else(|| self.start_scale_set(key, ctx));
+                mailbox.send(Input::Observed(object));
             }
             // nobody has to be made to hear of it, but one may be starting
-            Sighting::Gone { object, uid, .. } => {
-                if let Some(inbox) = known {
-                    inbox.send(Input::Gone { object, uid });
+            ObjectEvent::Gone { object, uid, .. } => {
+                if let Some(mailbox) = known {
+                    mailbox.send(Input::Gone { object, uid });
                 }
             }
         }
@@ -500,17 +511,18 @@ impl Controller {
         &mut self,
         key: &ActorKey,
         ctx: &mut Context<Self>,
-    ) -> Inbox<ScaleSetMachine> {
-        let inbox = Inbox::new(&self.world.metrics.actors);
-        self.scale_sets.insert(key.clone(), inbox.clone());
+    ) -> Mailbox<ScaleSetMachine> {
+        let mailbox = Mailbox::new(&self.services.metrics.actors);
+        self.scale_sets.insert(key.clone(), mailbox.clone());
         if !self.missing.is_empty() {
             let command = ScaleSetCommand::FieldsMissing(self.missing.clone());
-            inbox.send(Input::Command(command));
+            mailbox.send(Input::Command(command));
         }
-        if self.gate.is_open() {
-            inbox.send(Input::Command(ScaleSetCommand::Synced));
+        if self.barrier.is_open() {
+            mailbox.send(Input::Command(ScaleSetCommand::Synced));
         }
-        let (world, inbox_there, key_there) = (self.world.clone(), inbox.clone(), key.clone());
+        let (services, inbox_there, key_there) =
+            (self.services.clone(), mailbox.clone(), key.clone());
         let (controller, said) = (ctx.address(), self.said.clone());
         self.workers.start(&key.to_string(), move || {
             let key = key_there.clone();
@@ -521,9 +533,9 @@ impl Controller {
                 // should it not fit, the controller looks after the messages before it
                 let _fits = controller.try_send(ScaleSetSpoke);
             });
-            start_scale_set(&world, inbox_there, key_there, report);
+            start_scale_set(&services, inbox_there, key_there, report);
         });
-        inbox
+        mailbox
     }
 
     /// Sets the gauges of a scale set, or takes them away when it is gone.
@@ -539,7 +551,7 @@ impl Controller {
             self.withdraw(&before);
         }
         let labels = values(&summary.labels);
-        let pools = &self.world.metrics.pools;
+        let pools = &self.services.metrics.pools;
         let set = |gauge: &prometheus::GaugeVec, count: i64| {
             #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
             gauge.with_label_values(&labels).set(count as f64);
@@ -552,7 +564,7 @@ impl Controller {
 
     fn withdraw(&self, labels: &GaugeLabels) {
         let labels = values(labels);
-        let pools = &self.world.metrics.pools;
+        let pools = &self.services.metrics.pools;
         for gauge in [
             &pools.pending,
             &pools.running,

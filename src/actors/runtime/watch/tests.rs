@@ -8,8 +8,8 @@ use tokio::time::Instant;
 
 use super::outage::GIVE_UP_AFTER;
 use super::progress::{Action, Input, Listing, Problem, Progress};
-use crate::actors::backoff;
-use crate::actors::router::Sighting;
+use crate::actors::core::backoff;
+use crate::actors::runtime::router::ObjectEvent;
 use crate::messages::{Kind, KubeError, KubeErrorKind, KubeObject as _, Object, ObjectRef};
 
 /// A watch, and the time it lives in.
@@ -98,7 +98,7 @@ fn shown(action: &Action) -> String {
                 .collect();
             format!("begin [{}]", names.join(" "))
         }
-        Action::Deliver(Sighting::Observed(object)) => {
+        Action::Deliver(ObjectEvent::Observed(object)) => {
             let version = object
                 .meta()
                 .resource_version
@@ -106,7 +106,7 @@ fn shown(action: &Action) -> String {
                 .unwrap_or_default();
             format!("saw {}@{version}", object.reference().name)
         }
-        Action::Deliver(Sighting::Gone { object, uid, .. }) => {
+        Action::Deliver(ObjectEvent::Gone { object, uid, .. }) => {
             format!("gone {} {uid}", object.name)
         }
         Action::Relisted => "relisted".to_owned(),

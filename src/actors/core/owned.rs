@@ -13,8 +13,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::SignedDuration;
 use serde_json::{Value, json};
 
-use crate::actors::backoff::RECREATION;
-use crate::actors::tracked::{Presence, Tracked};
+use crate::actors::core::backoff::RECREATION;
+use crate::actors::core::tracked::{Presence, Tracked};
 use crate::clock::Timestamp;
 use crate::messages::{KubeAnswer, KubeError, KubeErrorKind, KubeObject, ObjectRef};
 use crate::semantic::Drift;

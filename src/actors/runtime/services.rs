@@ -1,10 +1,10 @@
-//! What every actor shell has at hand to run effects.
+//! What every actor has at hand to run effects.
 
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
-use super::registered::Registered;
+use super::registered_runners::Registered;
 use super::router::Router;
 use crate::clock::Clock;
 use crate::kube_io::{EventPublisher, KubeIo};
@@ -33,8 +33,8 @@ pub trait Unregister: Send + Sync {
 /// Takes lines of a run's journal.
 pub type Journal = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// What every actor shell has at hand.
-pub struct World {
+/// What every actor has at hand.
+pub struct Services {
     /// The API server.
     pub kube: KubeIo,
     /// The Actions service.
@@ -57,7 +57,7 @@ pub struct World {
     pub journal: Option<Journal>,
 }
 
-impl World {
+impl Services {
     /// Writes a line into the journal, if there is one.
     pub fn journal(&self, line: impl FnOnce() -> String) {
         if let Some(journal) = &self.journal {

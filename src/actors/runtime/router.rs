@@ -9,12 +9,12 @@ use dashmap::DashMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::first_lists::FirstLists;
-use super::inbox::Deliver;
+use super::mailbox::Deliver;
 use crate::api::constants::labels;
 use crate::messages::{Object, ObjectRef};
 
 /// How many uids of objects whose actors have stopped are remembered.
-const BURIED: usize = 8192;
+const REMEMBERED: usize = 8192;
 
 /// The actors that objects are delivered to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -59,7 +59,7 @@ impl fmt::Display for ActorKey {
 
 /// What a watch showed.
 #[derive(Clone, Debug)]
-pub enum Sighting {
+pub enum ObjectEvent {
     /// The newest state of an object.
     Observed(Object),
     /// That an object is gone.
@@ -73,8 +73,8 @@ pub enum Sighting {
     },
 }
 
-/// Takes a sighting that no actor is there for.
-type Unclaimed = Box<dyn Fn(ActorKey, Sighting) + Send + Sync>;
+/// Takes a event that no actor is there for.
+type Unclaimed = Box<dyn Fn(ActorKey, ObjectEvent) + Send + Sync>;
 
 /// Finds actors. Shared by all threads.
 #[derive(Default)]
@@ -82,14 +82,14 @@ pub struct Router {
     actors: DashMap<ActorKey, Arc<dyn Deliver>>,
     /// What was listed of runners whose actors have not started.
     pub(super) first_lists: FirstLists,
-    buried: Mutex<Buried>,
+    recently_deleted: Mutex<RecentlyDeleted>,
     /// The only namespace whose scale sets are looked after; absent for all.
     scope: Option<String>,
     unclaimed: OnceLock<Unclaimed>,
 }
 
 #[derive(Default)]
-struct Buried {
+struct RecentlyDeleted {
     known: HashSet<String>,
     oldest_first: VecDeque<String>,
 }
@@ -107,46 +107,49 @@ impl Router {
     }
 
     /// Sets who takes what is handed on and no actor is there for. To be called once.
-    pub fn set_unclaimed(&self, take: impl Fn(ActorKey, Sighting) + Send + Sync + 'static) {
+    pub fn set_unclaimed(&self, take: impl Fn(ActorKey, ObjectEvent) + Send + Sync + 'static) {
         let _first = self.unclaimed.set(Box::new(take));
     }
 
     /// Delivers what an actor has left behind that has stopped.
-    pub fn hand_on(&self, sighting: Sighting) {
-        if let Some((key, sighting)) = self.deliver(sighting)
+    pub fn hand_on(&self, event: ObjectEvent) {
+        if let Some((key, event)) = self.deliver(event)
             && let Some(take) = self.unclaimed.get()
         {
-            take(key, sighting);
+            take(key, event);
         }
     }
 
     /// An actor has started.
-    pub fn register(&self, key: ActorKey, inbox: Arc<dyn Deliver>) {
-        self.actors.insert(key, inbox);
+    pub fn register(&self, key: ActorKey, mailbox: Arc<dyn Deliver>) {
+        self.actors.insert(key, mailbox);
     }
 
     /// An actor has stopped. Late events about its objects are dropped from now on, so that
     /// they do not bring it back.
     pub fn forget(&self, key: &ActorKey, uids: impl Iterator<Item = String>) {
         self.actors.remove(key);
-        let mut buried = self.buried.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut recently_deleted = self
+            .recently_deleted
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         for uid in uids {
-            if buried.known.insert(uid.clone()) {
-                buried.oldest_first.push_back(uid);
+            if recently_deleted.known.insert(uid.clone()) {
+                recently_deleted.oldest_first.push_back(uid);
             }
-            if buried.oldest_first.len() > BURIED
-                && let Some(oldest) = buried.oldest_first.pop_front()
+            if recently_deleted.oldest_first.len() > REMEMBERED
+                && let Some(oldest) = recently_deleted.oldest_first.pop_front()
             {
-                buried.known.remove(&oldest);
+                recently_deleted.known.remove(&oldest);
             }
         }
     }
 
-    /// Delivers what a watch showed. Answers with the scale set's key and the sighting when no
+    /// Delivers what a watch showed. Answers with the scale set's key and the event when no
     /// actor is there that could take it: one may be starting, or has to be made.
     #[must_use]
-    pub fn deliver(&self, sighting: Sighting) -> Option<(ActorKey, Sighting)> {
-        let undelivered = self.offer(sighting)?;
+    pub fn deliver(&self, event: ObjectEvent) -> Option<(ActorKey, ObjectEvent)> {
+        let undelivered = self.offer(event)?;
         for key in &undelivered.keys {
             // whoever starts later has to look
             self.first_lists.forget(key);
@@ -156,39 +159,39 @@ impl Router {
 
     /// The same for an object of the first lists, which is no news.
     #[must_use]
-    pub fn deliver_listed(&self, object: Object) -> Option<(ActorKey, Sighting)> {
-        self.nearest(self.offer(Sighting::Observed(object))?)
+    pub fn deliver_listed(&self, object: Object) -> Option<(ActorKey, ObjectEvent)> {
+        self.nearest(self.offer(ObjectEvent::Observed(object))?)
     }
 
-    /// Hands a sighting to the first actor that is there for it, or hands it back with the keys
+    /// Hands a event to the first actor that is there for it, or hands it back with the keys
     /// of those that are not.
-    fn offer(&self, sighting: Sighting) -> Option<Undelivered> {
-        let (keys, uid) = match &sighting {
-            Sighting::Observed(object) => (keys_of(object), object.uid().to_owned()),
-            Sighting::Gone { keys, uid, .. } => (keys.clone(), uid.clone()),
+    fn offer(&self, event: ObjectEvent) -> Option<Undelivered> {
+        let (keys, uid) = match &event {
+            ObjectEvent::Observed(object) => (keys_of(object), object.uid().to_owned()),
+            ObjectEvent::Gone { keys, uid, .. } => (keys.clone(), uid.clone()),
         };
-        if self.is_buried(&uid) {
+        if self.is_recently_deleted(&uid) {
             return None;
         }
         for key in &keys {
             // the guard is not held while the message is sent
-            let inbox = self.actors.get(key).map(|entry| entry.value().clone());
-            if let Some(inbox) = inbox {
-                match sighting {
-                    Sighting::Observed(object) => inbox.observed(object),
-                    Sighting::Gone { object, uid, .. } => inbox.gone(object, uid),
+            let mailbox = self.actors.get(key).map(|entry| entry.value().clone());
+            if let Some(mailbox) = mailbox {
+                match event {
+                    ObjectEvent::Observed(object) => mailbox.observed(object),
+                    ObjectEvent::Gone { object, uid, .. } => mailbox.gone(object, uid),
                 }
                 return None;
             }
         }
-        Some(Undelivered { keys, sighting })
+        Some(Undelivered { keys, event })
     }
 
     /// The scale set of ours that it belongs to, if it is of one.
-    fn nearest(&self, undelivered: Undelivered) -> Option<(ActorKey, Sighting)> {
-        let Undelivered { keys, sighting } = undelivered;
+    fn nearest(&self, undelivered: Undelivered) -> Option<(ActorKey, ObjectEvent)> {
+        let Undelivered { keys, event } = undelivered;
         let key = keys.last().filter(|key| self.looks_after(key))?;
-        Some((key.clone(), sighting))
+        Some((key.clone(), event))
     }
 
     /// Whether that is the key of a scale set of ours.
@@ -197,16 +200,19 @@ impl Router {
         key.kind == ActorKind::ScaleSet && scope.is_none_or(|scope| *scope == key.namespace)
     }
 
-    fn is_buried(&self, uid: &str) -> bool {
-        let buried = self.buried.lock().unwrap_or_else(PoisonError::into_inner);
-        buried.known.contains(uid)
+    fn is_recently_deleted(&self, uid: &str) -> bool {
+        let recently_deleted = self
+            .recently_deleted
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        recently_deleted.known.contains(uid)
     }
 }
 
-/// A sighting that no actor is there for.
+/// An event that no actor is there for.
 struct Undelivered {
     keys: Vec<ActorKey>,
-    sighting: Sighting,
+    event: ObjectEvent,
 }
 
 /// The actors that an object may be for: the one that owns it, then those above it that can
@@ -323,8 +329,8 @@ mod tests {
         ]
     }
 
-    fn gone(object: &Object) -> Sighting {
-        Sighting::Gone {
+    fn gone(object: &Object) -> ObjectEvent {
+        ObjectEvent::Gone {
             object: object.reference(),
             uid: object.uid().to_owned(),
             keys: keys_of(object),
@@ -343,8 +349,8 @@ mod tests {
             let router = Router::within(scope.map(str::to_owned));
             for object in objects_of(namespace) {
                 let key = ActorKey::new(ActorKind::ScaleSet, namespace, "pool");
-                for sighting in [Sighting::Observed(object.clone()), gone(&object)] {
-                    let unclaimed = router.deliver(sighting).map(|(key, _)| key);
+                for event in [ObjectEvent::Observed(object.clone()), gone(&object)] {
+                    let unclaimed = router.deliver(event).map(|(key, _)| key);
                     assert_eq!(unclaimed, seen.then(|| key.clone()), "{scope:?} {object:?}");
                 }
             }
@@ -371,7 +377,11 @@ mod tests {
         router.register(key(ActorKind::ScaleSet, "pool"), set.clone());
         router.register(key(ActorKind::Runner, "pool-runner-x"), runner.clone());
         for object in objects_of("a") {
-            assert!(router.deliver(Sighting::Observed(object.clone())).is_none());
+            assert!(
+                router
+                    .deliver(ObjectEvent::Observed(object.clone()))
+                    .is_none()
+            );
             assert!(router.deliver(gone(&object)).is_none());
         }
         let counts = [&set, &runner].map(|one| one.0.load(Ordering::Relaxed));

@@ -16,12 +16,12 @@ use actix::prelude::*;
 use futures::FutureExt;
 use tokio::time::Instant;
 
-use super::backoff;
-use super::inbox::{CAPACITY, Inbox, Leftover, Timed, Waiting};
-use super::machine::{EffectOf, InputOf, Machine, Topic};
-use super::router::{ActorKey, Sighting};
+use super::mailbox::{CAPACITY, Leftover, Mailbox, Timed, Waiting};
+use super::router::{ActorKey, ObjectEvent};
+use super::services::Services;
 use super::workers::panic_message;
-use super::world::World;
+use crate::actors::core::backoff;
+use crate::actors::core::machine::{EffectOf, InputOf, Machine, Topic};
 use crate::clock::Timestamp;
 use crate::messages::{Effect, InBrief, Input, Kind, KubeError, Object, ObjectRef};
 
@@ -41,33 +41,33 @@ impl<M: Machine> Message for Mail<M> {
 pub struct Drain;
 
 /// The children of an actor, and how its directives reach them.
-pub trait Family<M: Machine>: 'static {
+pub trait Children<M: Machine>: 'static {
     /// Makes a child or tells it something.
-    fn direct(&mut self, directive: M::Directive, parent: &Inbox<M>);
+    fn direct(&mut self, directive: M::Directive, parent: &Mailbox<M>);
     /// A child has reported; forget it if it is gone. Called before the step hears of it.
-    fn heard(&mut self, report: &M::ChildReport);
+    fn on_report(&mut self, report: &M::ChildReport);
     /// The parent's parent has told it something. Called after the step's effects were run.
-    fn told(&mut self, command: &M::Command);
+    fn on_command(&mut self, command: &M::Command);
     /// What the children last said, for a parent that was made anew.
     fn last_reports(&self) -> Vec<M::ChildReport>;
 }
 
 /// Of an actor without children.
-pub struct Childless;
+pub struct NoChildren;
 
-impl<M: Machine<Directive = crate::messages::NoDirective>> Family<M> for Childless {
-    fn direct(&mut self, directive: M::Directive, _parent: &Inbox<M>) {
+impl<M: Machine<Directive = crate::messages::NoDirective>> Children<M> for NoChildren {
+    fn direct(&mut self, directive: M::Directive, _parent: &Mailbox<M>) {
         match directive {}
     }
-    fn heard(&mut self, _report: &M::ChildReport) {}
-    fn told(&mut self, _command: &M::Command) {}
+    fn on_report(&mut self, _report: &M::ChildReport) {}
+    fn on_command(&mut self, _command: &M::Command) {}
     fn last_reports(&self) -> Vec<M::ChildReport> {
         Vec::new()
     }
 }
 
 /// What an actor is started with.
-pub struct Birth<M: Machine> {
+pub struct ActorSpec<M: Machine> {
     /// Under which key the router finds it.
     pub key: ActorKey,
     /// Those above it, the nearest first.
@@ -81,14 +81,14 @@ pub struct Birth<M: Machine> {
     /// Tells the parent.
     pub report: Box<dyn Fn(M::Report)>,
     /// Its children.
-    pub family: Box<dyn Family<M>>,
+    pub children: Box<dyn Children<M>>,
 }
 
 /// The actix actor around a step function.
-pub struct Shell<M: Machine> {
-    birth: Birth<M>,
-    world: Arc<World>,
-    inbox: Inbox<M>,
+pub struct MachineActor<M: Machine> {
+    spec: ActorSpec<M>,
+    services: Arc<Services>,
+    mailbox: Mailbox<M>,
     alarm: Option<(Timestamp, SpawnHandle)>,
     /// Counts the states made; results of effects of an earlier one are dropped.
     generation: u32,
@@ -108,14 +108,14 @@ pub struct Shell<M: Machine> {
     ended: bool,
 }
 
-impl<M: Machine> Shell<M> {
-    /// Starts the actor on the current thread. Messages sent to the inbox before are handled
+impl<M: Machine> MachineActor<M> {
+    /// Starts the actor on the current thread. Messages sent to the mailbox before are handled
     /// first.
-    pub fn start(world: Arc<World>, inbox: Inbox<M>, birth: Birth<M>) {
-        let shell = Self {
-            birth,
-            world,
-            inbox,
+    pub fn start(services: Arc<Services>, mailbox: Mailbox<M>, spec: ActorSpec<M>) {
+        let actor = Self {
+            spec,
+            services,
+            mailbox,
             alarm: None,
             generation: 0,
             down: false,
@@ -127,13 +127,13 @@ impl<M: Machine> Shell<M> {
             suspect: None,
             ended: false,
         };
-        Actor::start(shell);
+        Actor::start(actor);
     }
 
     fn receive(&mut self, timed: Timed<M>, ctx: &mut Context<Self>) {
         let kind = kind_of(&timed.input);
         let labels = [M::NAME, kind];
-        let metrics = &self.world.metrics.actors;
+        let metrics = &self.services.metrics.actors;
         metrics.messages.with_label_values(&labels).inc();
         metrics
             .mailbox_wait
@@ -149,7 +149,7 @@ impl<M: Machine> Shell<M> {
         }
         self.remember(&input);
         if let Input::Report(report) = &input {
-            self.birth.family.heard(report);
+            self.spec.children.on_report(report);
         }
         if let Input::Kube(_, Err(error)) = &input {
             self.tell_refusal(error);
@@ -163,11 +163,11 @@ impl<M: Machine> Shell<M> {
         }
         let kind = kind_of(&input);
         let kept_for_the_log = input.clone();
-        let now = self.world.clock.now();
+        let now = self.services.clock.now();
         let started = Instant::now();
         // the state is thrown away if it panics
-        let stepped = catch_unwind(AssertUnwindSafe(|| self.birth.machine.step(now, input)));
-        self.world
+        let stepped = catch_unwind(AssertUnwindSafe(|| self.spec.machine.step(now, input)));
+        self.services
             .metrics
             .actors
             .step
@@ -180,24 +180,24 @@ impl<M: Machine> Shell<M> {
         if self.suspect.is_some() && self.suspect == self.news_of(&kept_for_the_log) {
             self.suspect = None;
         }
-        self.world
-            .journal(|| format!("{} {kept_for_the_log:?} -> {effects:?}", self.birth.key));
+        self.services
+            .journal(|| format!("{} {kept_for_the_log:?} -> {effects:?}", self.spec.key));
         tracing::debug!(
             actor = M::NAME,
-            key = %self.birth.key,
+            key = %self.spec.key,
             because = %InBrief(&kept_for_the_log),
             decided = %InBrief(&effects[..]),
             "step"
         );
         tracing::trace!(
-            actor = M::NAME, key = %self.birth.key, input = ?kept_for_the_log, ?effects, "whole step"
+            actor = M::NAME, key = %self.spec.key, input = ?kept_for_the_log, ?effects, "whole step"
         );
         let ran = catch_unwind(AssertUnwindSafe(|| {
             for effect in effects {
                 self.run(effect, ctx);
             }
             if let Some(command) = command {
-                self.birth.family.told(&command);
+                self.spec.children.on_command(&command);
             }
         }));
         if let Err(panic) = ran {
@@ -208,12 +208,12 @@ impl<M: Machine> Shell<M> {
     fn panicked(&mut self, panic: &(dyn Any + Send), input: InputOf<M>, ctx: &mut Context<Self>) {
         tracing::error!(
             actor = M::NAME,
-            key = %self.birth.key,
+            key = %self.spec.key,
             because = %InBrief(&input),
             panic = panic_message(panic),
             "a step panicked: this is a bug, please report it"
         );
-        tracing::trace!(actor = M::NAME, key = %self.birth.key, ?input, "the input that it panicked at");
+        tracing::trace!(actor = M::NAME, key = %self.spec.key, ?input, "the input that it panicked at");
         self.suspect(input);
         self.go_down("panic", ctx);
     }
@@ -221,10 +221,10 @@ impl<M: Machine> Shell<M> {
     /// Publishes that a right is missing, on the object that this actor looks after.
     fn tell_refusal(&self, error: &KubeError) {
         let object = self.kept.values().next();
-        let note = object.and_then(|object| self.world.events.note_refusal(object, error));
+        let note = object.and_then(|object| self.services.events.note_refusal(object, error));
         if let Some(note) = note {
-            let world = self.world.clone();
-            tokio::task::spawn_local(async move { world.events.publish(&note).await });
+            let services = self.services.clone();
+            tokio::task::spawn_local(async move { services.events.publish(&note).await });
         }
     }
 
@@ -248,7 +248,7 @@ impl<M: Machine> Shell<M> {
     }
 
     fn is_own(&self, object: &Object) -> bool {
-        self.birth.own.contains(&object.kind())
+        self.spec.own.contains(&object.kind())
     }
 
     /// Keeps for later what a state made anew would not hear of otherwise.
@@ -257,7 +257,7 @@ impl<M: Machine> Shell<M> {
             Input::Observed(object) => self.is_own(object),
             Input::Command(command) => command.holds(),
             Input::Gone { .. } => false,
-            // the family keeps what was said last
+            // the children keep what was said last
             Input::Report(_) | Input::Kube(..) | Input::Actions(..) | Input::Tick => true,
         };
         if !is_kept {
@@ -274,7 +274,7 @@ impl<M: Machine> Shell<M> {
         };
         if self.suspect.as_ref() == Some(&about) {
             self.suspect = None;
-            tracing::error!(key = %self.birth.key, %about, "left out, it made the state panic twice");
+            tracing::error!(key = %self.spec.key, %about, "left out, it made the state panic twice");
             return;
         }
         self.suspect = Some(about);
@@ -292,14 +292,14 @@ impl<M: Machine> Shell<M> {
 
     /// What takes the messages that this actor does not handle any more.
     fn hand_on(&self) -> impl Fn(Leftover) + Send + 'static {
-        let world = self.world.clone();
+        let services = self.services.clone();
         // a successor first
-        let mut keys = vec![self.birth.key.clone()];
-        keys.extend(self.birth.ancestors.iter().cloned());
+        let mut keys = vec![self.spec.key.clone()];
+        keys.extend(self.spec.ancestors.iter().cloned());
         move |leftover| {
-            world.router.hand_on(match leftover {
-                Leftover::Observed(object) => Sighting::Observed(object),
-                Leftover::Gone(object, uid) => Sighting::Gone {
+            services.router.hand_on(match leftover {
+                Leftover::Observed(object) => ObjectEvent::Observed(object),
+                Leftover::Gone(object, uid) => ObjectEvent::Gone {
                     object,
                     uid,
                     keys: keys.clone(),
@@ -312,50 +312,50 @@ impl<M: Machine> Shell<M> {
     fn end(&mut self, ctx: &mut Context<Self>) {
         self.ended = true;
         let uids = self.kept.values().map(|object| object.uid().to_owned());
-        self.world.router.forget(&self.birth.key, uids);
-        self.inbox.begin_close();
+        self.services.router.forget(&self.spec.key, uids);
+        self.mailbox.begin_close();
         self.leave(ctx);
     }
 
     /// Stops the actor when all that was in its mailbox is handed on.
     fn leave(&self, ctx: &mut Context<Self>) {
-        if self.inbox.mailbox_is_empty() {
-            self.inbox.close(Box::new(self.hand_on()));
+        if self.mailbox.queue_is_empty() {
+            self.mailbox.close(Box::new(self.hand_on()));
             ctx.stop();
         }
     }
 
     fn run(&mut self, effect: EffectOf<M>, ctx: &mut Context<Self>) {
-        let world = self.world.clone();
+        let services = self.services.clone();
         match effect {
             Effect::Kube(tag, request) => {
                 let label = request.verb();
                 self.feed_back(label, ctx, async move {
-                    let result = world.kube.run(request).await;
+                    let result = services.kube.run(request).await;
                     (outcome(&result), Input::Kube(tag, result))
                 });
             }
             Effect::Actions(tag, request) => {
                 let label = request.call.name();
                 self.feed_back(label, ctx, async move {
-                    let result = world.actions.run(request).await;
+                    let result = services.actions.run(request).await;
                     (outcome(&result), Input::Actions(tag, result))
                 });
             }
             Effect::Unregister(tag, request) => {
                 self.feed_back("unregister", ctx, async move {
-                    let result = world.unregistrar.remove(request).await;
+                    let result = services.unregistrar.remove(request).await;
                     (outcome(&result), Input::Actions(tag, result))
                 });
             }
             Effect::WakeAt(time) => self.arm(time, ctx),
             Effect::Event(note) => {
                 tracing::info!(about = %note.about, reason = note.reason, "{}", note.message);
-                tokio::task::spawn_local(async move { world.events.publish(&note).await });
+                tokio::task::spawn_local(async move { services.events.publish(&note).await });
             }
-            Effect::Count(tally) => self.world.metrics.count(tally),
-            Effect::Report(report) => (self.birth.report)(report),
-            Effect::Child(directive) => self.birth.family.direct(directive, &self.inbox),
+            Effect::Count(tally) => self.services.metrics.count(tally),
+            Effect::Report(report) => (self.spec.report)(report),
+            Effect::Child(directive) => self.spec.children.direct(directive, &self.mailbox),
             Effect::Stop => self.end(ctx),
         }
     }
@@ -368,30 +368,30 @@ impl<M: Machine> Shell<M> {
         work: impl Future<Output = (&'static str, InputOf<M>)> + 'static,
     ) {
         let generation = self.generation;
-        let metrics = &self.world.metrics.actors;
+        let metrics = &self.services.metrics.actors;
         let in_flight = metrics
             .effects_in_flight
             .with_label_values(&[M::NAME, effect]);
         let running = InFlight::enter(in_flight);
         let started = Instant::now();
         let work = AssertUnwindSafe(work).catch_unwind();
-        let work = work.into_actor(self).map(move |ended, shell, ctx| {
+        let work = work.into_actor(self).map(move |ended, actor, ctx| {
             drop(running);
             let (result, input) = match ended {
                 Ok(ended) => ended,
                 Err(panic) => {
                     let panic = panic_message(&*panic);
                     tracing::error!(
-                        actor = M::NAME, key = %shell.birth.key, effect, panic,
+                        actor = M::NAME, key = %actor.spec.key, effect, panic,
                         "an effect panicked: this is a bug, please report it"
                     );
-                    if shell.generation == generation {
-                        shell.go_down("panic", ctx);
+                    if actor.generation == generation {
+                        actor.go_down("panic", ctx);
                     }
                     return;
                 }
             };
-            let metrics = &shell.world.metrics.actors;
+            let metrics = &actor.services.metrics.actors;
             metrics
                 .effects
                 .with_label_values(&[M::NAME, effect, result])
@@ -400,8 +400,8 @@ impl<M: Machine> Shell<M> {
                 .effect_duration
                 .with_label_values(&[M::NAME, effect])
                 .observe(started.elapsed().as_secs_f64());
-            if shell.generation == generation {
-                shell.handle(input, ctx);
+            if actor.generation == generation {
+                actor.handle(input, ctx);
             }
         });
         ctx.spawn(work);
@@ -414,7 +414,7 @@ impl<M: Machine> Shell<M> {
             }
             ctx.cancel_future(handle);
         }
-        let wait = time.duration_since(self.world.clock.now());
+        let wait = time.duration_since(self.services.clock.now());
         // never at once: a step that asks for the past must not spin
         let wait = Duration::try_from(wait)
             .unwrap_or_default()
@@ -422,10 +422,10 @@ impl<M: Machine> Shell<M> {
         let generation = self.generation;
         let ring = tokio::time::sleep(wait)
             .into_actor(self)
-            .map(move |(), shell, ctx| {
-                if shell.generation == generation {
-                    shell.alarm = None;
-                    shell.handle(Input::Tick, ctx);
+            .map(move |(), actor, ctx| {
+                if actor.generation == generation {
+                    actor.alarm = None;
+                    actor.handle(Input::Tick, ctx);
                 }
             });
         self.alarm = Some((time, ctx.spawn(ring)));
@@ -445,28 +445,28 @@ impl<M: Machine> Shell<M> {
         if let Some((_, handle)) = self.alarm.take() {
             ctx.cancel_future(handle);
         }
-        self.world
+        self.services
             .metrics
             .actors
             .restarts
             .with_label_values(&[M::NAME, reason])
             .inc();
-        let wait = backoff::RECREATION.spread(self.failures, &self.birth.key.to_string());
+        let wait = backoff::RECREATION.spread(self.failures, &self.spec.key.to_string());
         let wait = Duration::try_from(wait).unwrap_or_default();
         let come_back = tokio::time::sleep(wait)
             .into_actor(self)
-            .map(|(), shell, ctx| shell.come_back(ctx));
+            .map(|(), actor, ctx| actor.come_back(ctx));
         ctx.spawn(come_back);
     }
 
     fn come_back(&mut self, ctx: &mut Context<Self>) {
-        self.birth.machine = (self.birth.factory)();
+        self.spec.machine = (self.spec.factory)();
         self.down = false;
         let seen: Vec<Object> = self.kept.values().cloned().collect();
         for object in seen {
             self.handle(Input::Observed(object), ctx);
         }
-        for report in self.birth.family.last_reports() {
+        for report in self.spec.children.last_reports() {
             self.handle(Input::Report(report), ctx);
         }
         let holding: Vec<M::Command> = self.holding.values().cloned().collect();
@@ -484,37 +484,37 @@ impl<M: Machine> Shell<M> {
         if self.ended {
             return self.leave(ctx);
         }
-        if !self.inbox.mailbox_is_empty() {
+        if !self.mailbox.queue_is_empty() {
             return;
         }
-        for timed in self.inbox.take_waiting() {
+        for timed in self.mailbox.take_waiting() {
             self.receive(timed, ctx);
         }
     }
 }
 
-impl<M: Machine> Actor for Shell<M> {
+impl<M: Machine> Actor for MachineActor<M> {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
         ctx.set_mailbox_capacity(CAPACITY);
-        self.world
+        self.services
             .metrics
             .actors
             .live
             .with_label_values(&[M::NAME])
             .inc();
-        self.world
+        self.services
             .router
-            .register(self.birth.key.clone(), Arc::new(self.inbox.clone()));
-        self.inbox.bind(ctx.address());
+            .register(self.spec.key.clone(), Arc::new(self.mailbox.clone()));
+        self.mailbox.bind(ctx.address());
         // first what is known already, so that nothing is read that waits here
         self.drain(ctx);
         self.handle(Input::Tick, ctx);
     }
 
     fn stopped(&mut self, _ctx: &mut Self::Context) {
-        self.world
+        self.services
             .metrics
             .actors
             .live
@@ -522,23 +522,23 @@ impl<M: Machine> Actor for Shell<M> {
             .dec();
         if !self.ended {
             let none = std::iter::empty();
-            self.world.router.forget(&self.birth.key, none);
-            self.inbox.discard();
+            self.services.router.forget(&self.spec.key, none);
+            self.mailbox.discard();
         }
     }
 }
 
-impl<M: Machine> Handler<Mail<M>> for Shell<M> {
+impl<M: Machine> Handler<Mail<M>> for MachineActor<M> {
     type Result = ();
 
     fn handle(&mut self, mail: Mail<M>, ctx: &mut Self::Context) {
-        self.inbox.left_mailbox();
+        self.mailbox.left_queue();
         self.receive(mail.0, ctx);
         self.drain(ctx);
     }
 }
 
-impl<M: Machine> Handler<Drain> for Shell<M> {
+impl<M: Machine> Handler<Drain> for MachineActor<M> {
     type Result = ();
 
     fn handle(&mut self, _: Drain, ctx: &mut Self::Context) {

@@ -9,8 +9,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::outage::Outage;
-use crate::actors::backoff;
-use crate::actors::router::{ActorKey, Sighting, keys_of};
+use crate::actors::core::backoff;
+use crate::actors::runtime::router::{ActorKey, ObjectEvent, keys_of};
 use crate::messages::{Kind, KubeError, KubeErrorKind, Object, ObjectRef};
 
 /// How many objects are looked up at once.
@@ -99,8 +99,8 @@ pub(super) enum Action {
     LookUp(ObjectRef),
     /// Hand over the first list.
     Begin(Vec<Object>),
-    /// Hand over a sighting.
-    Deliver(Sighting),
+    /// Hand over a event.
+    Deliver(ObjectEvent),
     /// Tell that a list was read again.
     Relisted,
     /// Tell that an object that a list lacks could not be looked up.
@@ -228,7 +228,7 @@ impl Progress {
             }
             Input::Established => self.outage.established(now),
             Input::Changed(object) => {
-                self.heard(
+                self.record_version(
                     object
                         .meta()
                         .resource_version
@@ -239,7 +239,7 @@ impl Progress {
                 self.observed(object, &mut actions);
             }
             Input::Unreadable { object, version } => {
-                self.heard(&version);
+                self.record_version(&version);
                 self.absences.remove(&object);
             }
             Input::Deleted {
@@ -248,10 +248,10 @@ impl Progress {
                 version,
                 last,
             } => {
-                self.heard(&version);
+                self.record_version(&version);
                 self.deleted(object, uid, last, &mut actions);
             }
-            Input::Bookmark(version) => self.heard(&version),
+            Input::Bookmark(version) => self.record_version(&version),
             Input::Ended if self.outage.is_over(now) => {
                 self.outage = Outage::default();
                 self.begin(now, Next::Check, &mut actions);
@@ -319,8 +319,8 @@ impl Progress {
     }
 
     /// The stream lives, and has come to this version.
-    fn heard(&mut self, version: &str) {
-        self.outage.heard();
+    fn record_version(&mut self, version: &str) {
+        self.outage.record_contact();
         self.newest = self.newest.max(number(version));
         if !version.is_empty() {
             version.clone_into(&mut self.position);
@@ -463,7 +463,7 @@ impl Progress {
             (None, Some(known)) => known.keys,
             (None, None) => return,
         };
-        actions.push(Action::Deliver(Sighting::Gone { object, uid, keys }));
+        actions.push(Action::Deliver(ObjectEvent::Gone { object, uid, keys }));
     }
 
     fn observed(&mut self, object: Object, actions: &mut Vec<Action>) {
@@ -472,13 +472,13 @@ impl Progress {
             self.gone(&object.reference(), actions);
         }
         self.remember(&object);
-        actions.push(Action::Deliver(Sighting::Observed(object)));
+        actions.push(Action::Deliver(ObjectEvent::Observed(object)));
     }
 
     fn gone(&mut self, object: &ObjectRef, actions: &mut Vec<Action>) {
         self.absences.remove(object);
         if let Some(known) = self.known.remove(object) {
-            actions.push(Action::Deliver(Sighting::Gone {
+            actions.push(Action::Deliver(ObjectEvent::Gone {
                 object: object.clone(),
                 uid: known.uid,
                 keys: known.keys,

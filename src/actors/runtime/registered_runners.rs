@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use super::backoff;
-use super::router::Sighting;
-use super::world::World;
+use super::router::ObjectEvent;
+use super::services::Services;
+use crate::actors::core::backoff;
 use crate::api::EphemeralRunner;
 use crate::messages::{ActionsCall, ActionsErrorKind, ActionsRequest, Object};
 use crate::resources::tenant_of_runner;
@@ -25,10 +25,10 @@ pub struct Registered(Mutex<BTreeMap<String, Arc<EphemeralRunner>>>);
 
 impl Registered {
     /// Takes in what a watch has shown.
-    pub fn note(&self, sighting: &Sighting) {
-        match sighting {
-            Sighting::Observed(object) => self.seen(object),
-            Sighting::Gone { uid, .. } => {
+    pub fn note(&self, event: &ObjectEvent) {
+        match event {
+            ObjectEvent::Observed(object) => self.seen(object),
+            ObjectEvent::Gone { uid, .. } => {
                 self.runners().remove(uid);
             }
         }
@@ -64,7 +64,7 @@ impl Registered {
 
 /// Removes the registration of a runner whose object is gone. The service refuses while it has
 /// a job.
-pub async fn remove_registration(world: Arc<World>, runner: Arc<EphemeralRunner>) {
+pub async fn remove_registration(services: Arc<Services>, runner: Arc<EphemeralRunner>) {
     let Some(id) = id_of(&runner) else {
         return;
     };
@@ -74,7 +74,7 @@ pub async fn remove_registration(world: Arc<World>, runner: Arc<EphemeralRunner>
         call: ActionsCall::RemoveRunner { id },
     };
     for attempt in 1..=ATTEMPTS {
-        let error = match world.unregistrar.remove(request.clone()).await {
+        let error = match services.unregistrar.remove(request.clone()).await {
             Ok(_) => {
                 tracing::info!(name, id, "registration without an EphemeralRunner removed");
                 return;
@@ -120,9 +120,9 @@ mod tests {
             ("lost", Some(2)),
             ("gone", Some(3)),
         ] {
-            registered.note(&Sighting::Observed(runner(uid, id)));
+            registered.note(&ObjectEvent::Observed(runner(uid, id)));
         }
-        registered.note(&Sighting::Gone {
+        registered.note(&ObjectEvent::Gone {
             object: ObjectRef::new(Kind::EphemeralRunner, "ci", "a"),
             uid: "gone".to_owned(),
             keys: Vec::new(),

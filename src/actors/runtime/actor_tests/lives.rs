@@ -2,8 +2,8 @@
 //! down; and what must not be lost when messages take each other's place.
 
 use super::*;
-use crate::actors::inbox::{Timed, Waiting};
 use crate::actors::runner_set::RunnerSetMachine;
+use crate::actors::runtime::mailbox::{Timed, Waiting};
 use crate::messages::{Launch, Refusal, RunnerReport, RunnerState};
 use crate::simulation::api_server::faults::{Interceptor, RequestFate, RequestInfo};
 
@@ -33,7 +33,7 @@ async fn results_and_alarms_of_an_earlier_life_are_dropped() {
         stage.script.borrow_mut().push_back(asked);
         stage.start();
         stage.pass(MOMENT).await;
-        stage.inbox.send(Input::Command("panic"));
+        stage.mailbox.send(Input::Command("panic"));
         // it is up again long before the answer comes, and asks again
         let asked = vec![Effect::Kube(2, missing("y"))];
         stage.script.borrow_mut().push_back(asked);
@@ -54,13 +54,13 @@ async fn results_and_alarms_of_an_earlier_life_are_dropped() {
 async fn an_actor_whose_effects_panic_is_made_anew() {
     staged(|stage| async move {
         stage.start();
-        stage.inbox.send(Input::Observed(config_map(5)));
+        stage.mailbox.send(Input::Observed(config_map(5)));
         stage.pass(MOMENT).await;
         stage
             .script
             .borrow_mut()
             .push_back(vec![Effect::Report("panic")]);
-        stage.inbox.send(Input::Tick);
+        stage.mailbox.send(Input::Tick);
         stage.pass(MOMENT).await;
         assert_eq!(stage.gauge("impresario_actor_restarts_total"), 1.0);
         let heard = stage.pass(Duration::from_secs(20)).await;
@@ -68,7 +68,7 @@ async fn an_actor_whose_effects_panic_is_made_anew() {
             heard.contains(&"observed ConfigMap ci/a@5".to_owned()),
             "{heard:?}"
         );
-        stage.inbox.send(Input::Command("work"));
+        stage.mailbox.send(Input::Command("work"));
         assert_eq!(stage.pass(MOMENT).await, ["Command(\"work\")"]);
     })
     .await;
@@ -87,11 +87,11 @@ async fn a_message_to_one_that_was_torn_down_is_not_kept() {
         .await;
     drop(local);
     for version in 0..1_000 {
-        stage.inbox.send(Input::Observed(config_map(version)));
-        stage.inbox.send(Input::Command("work"));
+        stage.mailbox.send(Input::Observed(config_map(version)));
+        stage.mailbox.send(Input::Command("work"));
     }
     assert_eq!(stage.gauge("impresario_actor_mailbox_messages"), 0.0);
-    assert_eq!(stage.inbox.take_waiting().count(), 0);
+    assert_eq!(stage.mailbox.take_waiting().count(), 0);
 }
 
 fn report(name: &str, uid: &str, refused: bool) -> RunnerReport {

@@ -9,9 +9,9 @@ use futures::future::BoxFuture;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::shell::{InFlight, outcome};
-use super::unregistrar::Unregistrar;
-use super::world::{ActionsIo, Unregister};
+use super::actor::{InFlight, outcome};
+use super::services::{ActionsIo, Unregister};
+use crate::actors::unregistrar::Unregistrar;
 use crate::clock::{Clock, Timestamp};
 use crate::messages::{ActionsAnswer, ActionsError, ActionsErrorKind, ActionsRequest};
 use crate::metrics::Metrics;
@@ -20,13 +20,13 @@ type Answer = Result<ActionsAnswer, ActionsError>;
 
 /// The way to the unregistrar, from any thread.
 #[derive(Clone)]
-pub struct UnregistrarTask(Addr<Desk>);
+pub struct UnregistrarHandle(Addr<UnregistrarActor>);
 
-impl UnregistrarTask {
+impl UnregistrarHandle {
     /// Starts the unregistrar on the current thread, inside a `LocalSet`.
     #[must_use]
     pub fn start(actions: Arc<dyn ActionsIo>, clock: Clock, metrics: Arc<Metrics>) -> Self {
-        let desk = Desk {
+        let unregistrar = UnregistrarActor {
             actions,
             clock,
             metrics,
@@ -35,13 +35,13 @@ impl UnregistrarTask {
             last_asker: 0,
             alarm: None,
         };
-        Self(desk.start())
+        Self(unregistrar.start())
     }
 }
 
-impl Unregister for UnregistrarTask {
+impl Unregister for UnregistrarHandle {
     fn remove(&self, request: ActionsRequest) -> BoxFuture<'static, Answer> {
-        let desk = self.0.clone();
+        let unregistrar = self.0.clone();
         Box::pin(async move {
             let (reply, answer) = oneshot::channel();
             let stopped = || {
@@ -52,7 +52,7 @@ impl Unregister for UnregistrarTask {
                 })
             };
             // waits while the mailbox is full
-            if desk.send(Remove { request, reply }).await.is_err() {
+            if unregistrar.send(Remove { request, reply }).await.is_err() {
                 return stopped();
             }
             answer.await.unwrap_or_else(|_| stopped())
@@ -67,8 +67,8 @@ struct Remove {
     reply: oneshot::Sender<Answer>,
 }
 
-/// Who asks at the desk is a number.
-struct Desk {
+/// Who asks at the unregistrar is a number.
+struct UnregistrarActor {
     actions: Arc<dyn ActionsIo>,
     clock: Clock,
     metrics: Arc<Metrics>,
@@ -83,7 +83,7 @@ const NAME: &str = "unregistrar";
 /// Name of its one effect in the metrics.
 const EFFECT: &str = "remove_runner";
 
-impl Actor for Desk {
+impl Actor for UnregistrarActor {
     type Context = Context<Self>;
 
     fn started(&mut self, _: &mut Self::Context) {
@@ -97,7 +97,7 @@ impl Actor for Desk {
     }
 }
 
-impl Handler<Remove> for Desk {
+impl Handler<Remove> for UnregistrarActor {
     type Result = ();
 
     fn handle(&mut self, message: Remove, ctx: &mut Self::Context) {
@@ -109,7 +109,7 @@ impl Handler<Remove> for Desk {
     }
 }
 
-impl Desk {
+impl UnregistrarActor {
     /// Does what is due.
     fn go_on(&mut self, ctx: &mut Context<Self>) {
         let due = self.removals.due(self.clock.now());
@@ -124,9 +124,9 @@ impl Desk {
             let running = InFlight::enter(in_flight.with_label_values(&[NAME, EFFECT]));
             let started = Instant::now();
             let call = self.actions.run(request).into_actor(self);
-            ctx.spawn(call.map(move |result, desk, ctx| {
+            ctx.spawn(call.map(move |result, unregistrar, ctx| {
                 drop(running);
-                let metrics = &desk.metrics.actors;
+                let metrics = &unregistrar.metrics.actors;
                 metrics
                     .effects
                     .with_label_values(&[NAME, EFFECT, outcome(&result)])
@@ -135,8 +135,10 @@ impl Desk {
                     .effect_duration
                     .with_label_values(&[NAME, EFFECT])
                     .observe(started.elapsed().as_secs_f64());
-                desk.removals.finished(claim, result, desk.clock.now());
-                desk.go_on(ctx);
+                unregistrar
+                    .removals
+                    .finished(claim, result, unregistrar.clock.now());
+                unregistrar.go_on(ctx);
             }));
         }
         if let Some(time) = due.wake_at {
@@ -156,9 +158,9 @@ impl Desk {
             .unwrap_or_default()
             .max(Duration::from_millis(1));
         let ring = tokio::time::sleep(wait).into_actor(self);
-        let handle = ctx.spawn(ring.map(|(), desk, ctx| {
-            desk.alarm = None;
-            desk.go_on(ctx);
+        let handle = ctx.spawn(ring.map(|(), unregistrar, ctx| {
+            unregistrar.alarm = None;
+            unregistrar.go_on(ctx);
         }));
         self.alarm = Some((time, handle));
     }

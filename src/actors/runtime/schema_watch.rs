@@ -7,13 +7,13 @@ use actix::Addr;
 use tokio::time::{Instant, sleep_until};
 
 use super::controller::{Controller, SchemasChanged};
-use super::world::World;
+use super::services::Services;
 use crate::api::MissingFields;
 use crate::kube_io::{Reading, SchemaReader};
 
 /// Reads the schemas at the start and once in a sync period.
 pub struct SchemaWatch {
-    world: Arc<World>,
+    services: Arc<Services>,
     reader: SchemaReader,
     /// What was last said to be missing.
     said: Arc<MissingFields>,
@@ -23,10 +23,10 @@ pub struct SchemaWatch {
 
 impl SchemaWatch {
     /// Reads the schemas for the first time.
-    pub async fn begin(world: Arc<World>) -> Self {
+    pub async fn begin(services: Arc<Services>) -> Self {
         let mut watch = Self {
-            reader: SchemaReader::new(world.kube.client().clone()),
-            world,
+            reader: SchemaReader::new(services.kube.client().clone()),
+            services,
             said: Arc::default(),
             unreadable: false,
         };
@@ -36,14 +36,14 @@ impl SchemaWatch {
 
     /// Goes on for ever.
     pub async fn run(mut self, controller: Addr<Controller>) {
-        let period = self.world.settings.sync_period;
+        let period = self.services.settings.sync_period;
         let mut next = Instant::now() + period;
         loop {
             self.say(&controller);
             self.move_into_fields().await;
             tokio::select! {
                 biased;
-                () = self.world.kube.served().news() => {}
+                () = self.services.kube.served().news() => {}
                 () = sleep_until(next) => {
                     self.read().await;
                     next = Instant::now() + period;
@@ -57,7 +57,7 @@ impl SchemaWatch {
             Reading::Unchanged => {}
             Reading::Read(missing) => {
                 self.unreadable = false;
-                self.world.kube.served().told(missing);
+                self.services.kube.served().told(missing);
             }
             Reading::Unreadable(problem) => {
                 if !std::mem::replace(&mut self.unreadable, true) {
@@ -73,7 +73,7 @@ impl SchemaWatch {
 
     /// Says what is missing where that has changed.
     fn say(&mut self, controller: &Addr<Controller>) {
-        let missing = self.world.kube.served().missing();
+        let missing = self.services.kube.served().missing();
         if missing == self.said {
             return;
         }
@@ -82,7 +82,7 @@ impl SchemaWatch {
         } else {
             tracing::warn!("{missing}");
         }
-        let gauge = &self.world.metrics.missing_fields;
+        let gauge = &self.services.metrics.missing_fields;
         for field in self.said.iter().filter(|field| !missing.contains(*field)) {
             // it was set when it was said
             let _removed = gauge.remove_label_values(&[field.kind(), &field.path()]);
@@ -99,7 +99,7 @@ impl SchemaWatch {
     }
 
     async fn move_into_fields(&self) {
-        let kube = &self.world.kube;
+        let kube = &self.services.kube;
         for object in kube.served().movable() {
             match kube.move_into_fields(&object).await {
                 Ok(moved) => tracing::debug!(%object, moved, "annotations moved into fields"),

@@ -1,5 +1,5 @@
-//! What a container leaves behind as its last words, made fit to be shown: one line of bounded
-//! length, without what may be a credential.
+//! A termination message, made fit to be shown: one line of bounded length, without what may
+//! be a credential.
 //!
 //! Whatever runs in the container writes these words, and they end up in status, conditions and
 //! Events, which more people read than may read the Secrets.
@@ -19,7 +19,7 @@ const SCHEMES: [&str; 3] = ["bearer", "basic", "token"];
 
 /// The words as they may be shown. What was made so once does not change again.
 #[must_use]
-pub fn presentable(text: &str) -> String {
+pub fn redact_for_display(text: &str) -> String {
     let mut line = String::new();
     let mut after_scheme = false;
     let words = text
@@ -143,17 +143,17 @@ mod tests {
             ("nothing", "", None),
         ];
         for (name, text, shown) in table {
-            let once = presentable(text);
+            let once = redact_for_display(text);
             assert_eq!(once, shown.unwrap_or(text), "{name}");
-            assert_eq!(presentable(&once), once, "{name}, again");
+            assert_eq!(redact_for_display(&once), once, "{name}, again");
         }
     }
 
     #[test]
     fn long_words_are_cut() {
-        let shown = presentable(&"é".repeat(5_000));
+        let shown = redact_for_display(&"é".repeat(5_000));
         assert_eq!(shown.chars().count(), LONGEST + 1);
         assert!(shown.ends_with('…'));
-        assert_eq!(presentable(&shown).chars().count(), LONGEST + 1);
+        assert_eq!(redact_for_display(&shown).chars().count(), LONGEST + 1);
     }
 }

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::actors::router::ActorKey;
+use crate::actors::runtime::router::ActorKey;
 use crate::actors::scale_set::Sharer;
 
 /// Who has which scale set.
@@ -40,7 +40,7 @@ pub type News = (ActorKey, Vec<Sharer>);
 impl Sharing {
     /// Takes in what one says of itself. Who shares a scale set is told again each time it
     /// speaks: it may have been started anew.
-    pub fn heard(&mut self, key: &ActorKey, claim: Claim) -> Vec<News> {
+    pub fn record_claim(&mut self, key: &ActorKey, claim: Claim) -> Vec<News> {
         let before = self.known.get(key).cloned().unwrap_or_default();
         if before == claim {
             let told = self.told.get(key).cloned();
@@ -109,7 +109,7 @@ impl Sharing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::actors::router::ActorKind;
+    use crate::actors::runtime::router::ActorKind;
 
     fn says(sharing: &mut Sharing, name: &str, identity: Option<&str>, going: bool) -> Vec<String> {
         claims(sharing, name, identity, going, true)
@@ -128,13 +128,16 @@ mod tests {
             going,
             proven,
         };
-        let lines = sharing.heard(&key, claim).into_iter().map(|(key, others)| {
-            let mark = |other: &Sharer| if other.proven { "" } else { "?" };
-            let others = others
-                .iter()
-                .map(|one| format!("{}{}", one.name, mark(one)));
-            format!("{}: {}", key.name, others.collect::<Vec<_>>().join(" "))
-        });
+        let lines = sharing
+            .record_claim(&key, claim)
+            .into_iter()
+            .map(|(key, others)| {
+                let mark = |other: &Sharer| if other.proven { "" } else { "?" };
+                let others = others
+                    .iter()
+                    .map(|one| format!("{}{}", one.name, mark(one)));
+                format!("{}: {}", key.name, others.collect::<Vec<_>>().join(" "))
+            });
         lines.collect()
     }
 

@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::inbox::Inbox;
-use super::listener::ListenerMachine;
-use super::machine::Coalesce;
+use super::actor::{ActorSpec, Children, MachineActor, NoChildren};
+use super::mailbox::Mailbox;
 use super::router::{ActorKey, ActorKind};
-use super::runner::{Origin, RunnerMachine};
-use super::runner_set::{RunnerSetCommand, RunnerSetMachine};
-use super::scale_set::{ChildReport, ScaleSetCommand, ScaleSetMachine, ScaleSetReport};
-use super::shell::{Birth, Childless, Family, Shell};
-use super::world::World;
+use super::services::Services;
+use crate::actors::core::machine::Coalesce;
+use crate::actors::listener::ListenerMachine;
+use crate::actors::runner::{Origin, RunnerMachine};
+use crate::actors::runner_set::{RunnerSetCommand, RunnerSetMachine};
+use crate::actors::scale_set::{ChildReport, ScaleSetCommand, ScaleSetMachine, ScaleSetReport};
 use crate::messages::{
     Input, Kind, ListenerDirective, Object, RunnerDirective, RunnerReport, RunnerSetDirective,
     RunnerState, ScaleSetDirective,
@@ -20,23 +20,23 @@ use crate::messages::{
 /// Starts the actor of a scale set on the current thread. `report` takes what it tells the
 /// controller.
 pub fn start_scale_set(
-    world: &Arc<World>,
-    inbox: Inbox<ScaleSetMachine>,
+    services: &Arc<Services>,
+    mailbox: Mailbox<ScaleSetMachine>,
     key: ActorKey,
     report: Box<dyn Fn(ScaleSetReport)>,
 ) {
     let make = {
-        let (world, key) = (world.clone(), key.clone());
+        let (services, key) = (services.clone(), key.clone());
         move || {
             ScaleSetMachine::new(
                 key.namespace.clone(),
                 key.name.clone(),
-                world.settings.clone(),
+                services.settings.clone(),
             )
         }
     };
-    let family = ScaleSetFamily {
-        world: world.clone(),
+    let children = ScaleSetChildren {
+        services: services.clone(),
         namespace: key.namespace.clone(),
         name: key.name.clone(),
         listeners: BTreeMap::new(),
@@ -44,48 +44,53 @@ pub fn start_scale_set(
         synced: false,
         last: BTreeMap::new(),
     };
-    let birth = Birth {
+    let spec = ActorSpec {
         key,
         ancestors: Vec::new(),
         own: &[Kind::AutoscalingRunnerSet, Kind::EphemeralRunnerSet],
         machine: make(),
         factory: Box::new(make),
         report,
-        family: Box::new(family),
+        children: Box::new(children),
     };
-    Shell::start(world.clone(), inbox, birth);
+    MachineActor::start(services.clone(), mailbox, spec);
 }
 
 /// A scale set's listeners (one, but for a moment when its name changes) and runner set.
-struct ScaleSetFamily {
-    world: Arc<World>,
+struct ScaleSetChildren {
+    services: Arc<Services>,
     namespace: String,
     name: String,
-    listeners: BTreeMap<String, Inbox<ListenerMachine>>,
-    runner_set: Option<Inbox<RunnerSetMachine>>,
+    listeners: BTreeMap<String, Mailbox<ListenerMachine>>,
+    runner_set: Option<Mailbox<RunnerSetMachine>>,
     synced: bool,
     /// What each child last said, by who said it.
     last: BTreeMap<String, ChildReport>,
 }
 
-impl ScaleSetFamily {
+impl ScaleSetChildren {
     fn key(&self) -> ActorKey {
         ActorKey::new(ActorKind::ScaleSet, &self.namespace, &self.name)
     }
 
-    fn listener(&mut self, name: &str, parent: &Inbox<ScaleSetMachine>) -> Inbox<ListenerMachine> {
-        if let Some(inbox) = self.listeners.get(name) {
-            return inbox.clone();
+    fn listener(
+        &mut self,
+        name: &str,
+        parent: &Mailbox<ScaleSetMachine>,
+    ) -> Mailbox<ListenerMachine> {
+        if let Some(mailbox) = self.listeners.get(name) {
+            return mailbox.clone();
         }
-        let inbox = Inbox::new(&self.world.metrics.actors);
-        self.listeners.insert(name.to_owned(), inbox.clone());
-        let namespace = self.world.settings.namespace.clone();
+        let mailbox = Mailbox::new(&self.services.metrics.actors);
+        self.listeners.insert(name.to_owned(), mailbox.clone());
+        let namespace = self.services.settings.namespace.clone();
         let make = {
-            let (world, namespace, name) = (self.world.clone(), namespace.clone(), name.to_owned());
-            move || ListenerMachine::new(namespace.clone(), name.clone(), world.settings.clone())
+            let (services, namespace, name) =
+                (self.services.clone(), namespace.clone(), name.to_owned());
+            move || ListenerMachine::new(namespace.clone(), name.clone(), services.settings.clone())
         };
         let parent = parent.clone();
-        let birth = Birth {
+        let spec = ActorSpec {
             key: ActorKey::new(ActorKind::Listener, namespace, name),
             ancestors: vec![self.key()],
             own: &[
@@ -100,32 +105,34 @@ impl ScaleSetFamily {
             report: Box::new(move |report| {
                 parent.send(Input::Report(ChildReport::Listener(report)));
             }),
-            family: Box::new(Childless),
+            children: Box::new(NoChildren),
         };
-        Shell::start(self.world.clone(), inbox.clone(), birth);
-        inbox
+        MachineActor::start(self.services.clone(), mailbox.clone(), spec);
+        mailbox
     }
 
-    fn runner_set(&mut self, parent: &Inbox<ScaleSetMachine>) -> Inbox<RunnerSetMachine> {
-        if let Some(inbox) = &self.runner_set {
-            return inbox.clone();
+    fn runner_set(&mut self, parent: &Mailbox<ScaleSetMachine>) -> Mailbox<RunnerSetMachine> {
+        if let Some(mailbox) = &self.runner_set {
+            return mailbox.clone();
         }
-        let inbox = Inbox::new(&self.world.metrics.actors);
-        self.runner_set = Some(inbox.clone());
+        let mailbox = Mailbox::new(&self.services.metrics.actors);
+        self.runner_set = Some(mailbox.clone());
         let make = {
-            let world = self.world.clone();
+            let services = self.services.clone();
             let (namespace, name) = (self.namespace.clone(), self.name.clone());
-            move || RunnerSetMachine::new(namespace.clone(), name.clone(), world.settings.clone())
+            move || {
+                RunnerSetMachine::new(namespace.clone(), name.clone(), services.settings.clone())
+            }
         };
-        let family = RunnerSetFamily {
-            world: self.world.clone(),
+        let children = RunnerSetChildren {
+            services: self.services.clone(),
             namespace: self.namespace.clone(),
             name: self.name.clone(),
             runners: BTreeMap::new(),
             last: BTreeMap::new(),
         };
         let parent = parent.clone();
-        let birth = Birth {
+        let spec = ActorSpec {
             key: ActorKey::new(ActorKind::RunnerSet, &self.namespace, &self.name),
             ancestors: vec![self.key()],
             own: &[Kind::EphemeralRunnerSet],
@@ -134,18 +141,18 @@ impl ScaleSetFamily {
             report: Box::new(move |report| {
                 parent.send(Input::Report(ChildReport::RunnerSet(report)));
             }),
-            family: Box::new(family),
+            children: Box::new(children),
         };
-        Shell::start(self.world.clone(), inbox.clone(), birth);
+        MachineActor::start(self.services.clone(), mailbox.clone(), spec);
         if self.synced {
-            inbox.send(Input::Command(RunnerSetCommand::Synced));
+            mailbox.send(Input::Command(RunnerSetCommand::Synced));
         }
-        inbox
+        mailbox
     }
 }
 
-impl Family<ScaleSetMachine> for ScaleSetFamily {
-    fn direct(&mut self, directive: ScaleSetDirective, parent: &Inbox<ScaleSetMachine>) {
+impl Children<ScaleSetMachine> for ScaleSetChildren {
+    fn direct(&mut self, directive: ScaleSetDirective, parent: &Mailbox<ScaleSetMachine>) {
         match directive {
             ScaleSetDirective::Listener { name, directive } => match directive {
                 ListenerDirective::Observe(listener) => {
@@ -153,13 +160,13 @@ impl Family<ScaleSetMachine> for ScaleSetFamily {
                     self.listener(&name, parent).send(Input::Observed(object));
                 }
                 ListenerDirective::Gone { object, uid } => {
-                    if let Some(inbox) = self.listeners.get(&name) {
-                        inbox.send(Input::Gone { object, uid });
+                    if let Some(mailbox) = self.listeners.get(&name) {
+                        mailbox.send(Input::Gone { object, uid });
                     }
                 }
                 ListenerDirective::Tell(command) => {
-                    if let Some(inbox) = self.listeners.get(&name) {
-                        inbox.send(Input::Command(command));
+                    if let Some(mailbox) = self.listeners.get(&name) {
+                        mailbox.send(Input::Command(command));
                     }
                 }
             },
@@ -167,14 +174,14 @@ impl Family<ScaleSetMachine> for ScaleSetFamily {
                 self.runner_set(parent).send(Input::Observed(object));
             }
             ScaleSetDirective::RunnerSet(RunnerSetDirective::Gone { object, uid }) => {
-                if let Some(inbox) = &self.runner_set {
-                    inbox.send(Input::Gone { object, uid });
+                if let Some(mailbox) = &self.runner_set {
+                    mailbox.send(Input::Gone { object, uid });
                 }
             }
         }
     }
 
-    fn heard(&mut self, report: &ChildReport) {
+    fn on_report(&mut self, report: &ChildReport) {
         match report {
             ChildReport::Listener(gone) if gone.listener.is_none() => {
                 self.listeners.remove(&gone.name);
@@ -190,11 +197,11 @@ impl Family<ScaleSetMachine> for ScaleSetFamily {
         }
     }
 
-    fn told(&mut self, command: &ScaleSetCommand) {
+    fn on_command(&mut self, command: &ScaleSetCommand) {
         if matches!(command, ScaleSetCommand::Synced) {
             self.synced = true;
-            if let Some(inbox) = &self.runner_set {
-                inbox.send(Input::Command(RunnerSetCommand::Synced));
+            if let Some(mailbox) = &self.runner_set {
+                mailbox.send(Input::Command(RunnerSetCommand::Synced));
             }
         }
     }
@@ -205,16 +212,16 @@ impl Family<ScaleSetMachine> for ScaleSetFamily {
 }
 
 /// The runners of a runner set.
-struct RunnerSetFamily {
-    world: Arc<World>,
+struct RunnerSetChildren {
+    services: Arc<Services>,
     namespace: String,
     name: String,
-    runners: BTreeMap<String, Inbox<RunnerMachine>>,
+    runners: BTreeMap<String, Mailbox<RunnerMachine>>,
     /// What each runner last said, by its name.
     last: BTreeMap<String, RunnerReport>,
 }
 
-impl RunnerSetFamily {
+impl RunnerSetChildren {
     /// The set and its scale set.
     fn lineage(&self) -> Vec<ActorKey> {
         let kinds = [ActorKind::RunnerSet, ActorKind::ScaleSet];
@@ -227,21 +234,21 @@ impl RunnerSetFamily {
         &mut self,
         name: &str,
         origin: Origin,
-        parent: &Inbox<RunnerSetMachine>,
-    ) -> Inbox<RunnerMachine> {
-        let inbox = Inbox::new(&self.world.metrics.actors);
-        self.runners.insert(name.to_owned(), inbox.clone());
+        parent: &Mailbox<RunnerSetMachine>,
+    ) -> Mailbox<RunnerMachine> {
+        let mailbox = Mailbox::new(&self.services.metrics.actors);
+        self.runners.insert(name.to_owned(), mailbox.clone());
         let key = ActorKey::new(ActorKind::Runner, &self.namespace, name);
         // first the way for news, so that none is missed from here on
-        self.world
+        self.services
             .router
-            .register(key.clone(), Arc::new(inbox.clone()));
-        let origin = match (origin, self.world.router.first_lists.take(&key)) {
+            .register(key.clone(), Arc::new(mailbox.clone()));
+        let origin = match (origin, self.services.router.first_lists.take(&key)) {
             (Origin::Found(Some(runner)), Some(pod)) => Origin::Listed { runner, pod },
             (origin, _) => origin,
         };
         let make = {
-            let world = self.world.clone();
+            let services = self.services.clone();
             let (namespace, set) = (self.namespace.clone(), self.name.clone());
             let name = name.to_owned();
             move |origin| {
@@ -250,33 +257,33 @@ impl RunnerSetFamily {
                     name.clone(),
                     set.clone(),
                     origin,
-                    world.settings.clone(),
+                    services.settings.clone(),
                 )
             }
         };
         let parent = parent.clone();
-        let birth = Birth {
+        let spec = ActorSpec {
             key,
             ancestors: self.lineage(),
             own: &[Kind::EphemeralRunner, Kind::Pod],
             machine: make(origin),
             factory: Box::new(move || make(Origin::Found(None))),
             report: Box::new(move |report| parent.send(Input::Report(report))),
-            family: Box::new(Childless),
+            children: Box::new(NoChildren),
         };
-        Shell::start(self.world.clone(), inbox.clone(), birth);
-        inbox
+        MachineActor::start(self.services.clone(), mailbox.clone(), spec);
+        mailbox
     }
 }
 
-impl Family<RunnerSetMachine> for RunnerSetFamily {
-    fn direct(&mut self, directive: RunnerDirective, parent: &Inbox<RunnerSetMachine>) {
+impl Children<RunnerSetMachine> for RunnerSetChildren {
+    fn direct(&mut self, directive: RunnerDirective, parent: &Mailbox<RunnerSetMachine>) {
         match directive {
             RunnerDirective::Created(runner) => {
                 let name = runner.metadata.name.clone().unwrap_or_default();
                 match self.runners.get(&name) {
                     // the watch was faster than the answer
-                    Some(inbox) => inbox.send(Input::Observed(Object::EphemeralRunner(runner))),
+                    Some(mailbox) => mailbox.send(Input::Observed(Object::EphemeralRunner(runner))),
                     None => {
                         self.start_runner(&name, Origin::Created(runner), parent);
                     }
@@ -284,21 +291,21 @@ impl Family<RunnerSetMachine> for RunnerSetFamily {
             }
             RunnerDirective::Observe(runner) => {
                 let name = runner.metadata.name.clone().unwrap_or_default();
-                let inbox = match self.runners.get(&name) {
-                    Some(inbox) => inbox.clone(),
+                let mailbox = match self.runners.get(&name) {
+                    Some(mailbox) => mailbox.clone(),
                     None => self.start_runner(&name, Origin::Found(Some(runner.clone())), parent),
                 };
-                inbox.send(Input::Observed(Object::EphemeralRunner(runner)));
+                mailbox.send(Input::Observed(Object::EphemeralRunner(runner)));
             }
             RunnerDirective::Tell { name, command } => {
-                if let Some(inbox) = self.runners.get(&name) {
-                    inbox.send(Input::Command(command));
+                if let Some(mailbox) = self.runners.get(&name) {
+                    mailbox.send(Input::Command(command));
                 }
             }
         }
     }
 
-    fn heard(&mut self, report: &RunnerReport) {
+    fn on_report(&mut self, report: &RunnerReport) {
         if report.state == RunnerState::Gone {
             self.runners.remove(&report.name);
             self.last.remove(&report.name);
@@ -312,7 +319,7 @@ impl Family<RunnerSetMachine> for RunnerSetFamily {
         self.last.insert(report.name.clone(), last);
     }
 
-    fn told(&mut self, _command: &RunnerSetCommand) {}
+    fn on_command(&mut self, _command: &RunnerSetCommand) {}
 
     fn last_reports(&self) -> Vec<RunnerReport> {
         self.last.values().cloned().collect()

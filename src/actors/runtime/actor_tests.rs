@@ -17,11 +17,11 @@ use kube::api::{ListParams, PostParams};
 use serde_json::json;
 use tokio::task::LocalSet;
 
-use super::inbox::{CAPACITY, Inbox};
-use super::machine::{Coalesce, EffectOf, InputOf, Machine, Topic};
-use super::router::{ActorKey, ActorKind, Router, Sighting};
-use super::shell::{Birth, Childless, Family, Shell};
-use super::world::{ActionsIo, Unregister, World};
+use super::actor::{ActorSpec, Children, MachineActor, NoChildren};
+use super::mailbox::{CAPACITY, Mailbox};
+use super::router::{ActorKey, ActorKind, ObjectEvent, Router};
+use super::services::{ActionsIo, Services, Unregister};
+use crate::actors::core::machine::{Coalesce, EffectOf, InputOf, Machine, Topic};
 use crate::api::AutoscalingRunnerSet;
 use crate::clock::{Clock, Timestamp, after};
 use crate::kube_io::{EventPublisher, KubeIo, Limiter};
@@ -92,8 +92,8 @@ impl Unregister for Nobody {
 }
 
 struct Stage {
-    world: Arc<World>,
-    inbox: Inbox<Scribe>,
+    services: Arc<Services>,
+    mailbox: Mailbox<Scribe>,
     heard: Rc<RefCell<Vec<String>>>,
     reports: Rc<RefCell<Vec<&'static str>>>,
     script: Script,
@@ -119,7 +119,7 @@ impl Stage {
         });
         let metrics = Arc::new(Metrics::new().unwrap());
         let client = client(&server);
-        let world = Arc::new(World {
+        let services = Arc::new(Services {
             kube: KubeIo::new(client.clone(), Limiter::unlimited(), metrics.clone()),
             actions: Arc::new(Nobody),
             unregistrar: Arc::new(Nobody),
@@ -132,8 +132,8 @@ impl Stage {
             journal: None,
         });
         Self {
-            inbox: Inbox::new(&metrics.actors),
-            world,
+            mailbox: Mailbox::new(&metrics.actors),
+            services,
             heard: Rc::default(),
             reports: Rc::default(),
             script: Rc::default(),
@@ -147,10 +147,10 @@ impl Stage {
             script: script.clone(),
         };
         let reports = self.reports.clone();
-        Shell::start(
-            self.world.clone(),
-            self.inbox.clone(),
-            Birth {
+        MachineActor::start(
+            self.services.clone(),
+            self.mailbox.clone(),
+            ActorSpec {
                 key: key(),
                 ancestors: vec![scale_set_key()],
                 own: &[Kind::ConfigMap],
@@ -160,7 +160,7 @@ impl Stage {
                     assert_ne!(report, "panic", "as asked");
                     reports.borrow_mut().push(report);
                 }),
-                family: Box::new(Childless),
+                children: Box::new(NoChildren),
             },
         );
     }
@@ -171,10 +171,10 @@ impl Stage {
     }
 
     fn gauge(&self, name: &str) -> f64 {
-        let families = self.world.metrics.registry().gather();
-        let family = families.iter().find(|family| family.name() == name);
-        family.map_or(0.0, |family| {
-            let values = family.get_metric().iter();
+        let families = self.services.metrics.registry().gather();
+        let children = families.iter().find(|children| children.name() == name);
+        children.map_or(0.0, |children| {
+            let values = children.get_metric().iter();
             values
                 .map(|metric| metric.get_gauge().get_value() + metric.get_counter().get_value())
                 .sum()
@@ -224,7 +224,7 @@ const MOMENT: Duration = Duration::from_millis(100);
 #[tokio::test(start_paused = true)]
 async fn an_actor_starts_with_what_was_sent_before_and_then_a_tick() {
     staged(|stage| async move {
-        stage.inbox.send(Input::Command("hello"));
+        stage.mailbox.send(Input::Command("hello"));
         stage.start();
         assert_eq!(stage.pass(MOMENT).await, ["Command(\"hello\")", "tick 0"]);
     })
@@ -259,7 +259,7 @@ async fn a_right_that_is_missing_is_told_once_on_the_object_of_the_actor() {
                 .borrow_mut()
                 .extend([vec![], two("a"), two("b")]);
             stage.start();
-            stage.inbox.send(Input::Observed(config_map(1)));
+            stage.mailbox.send(Input::Observed(config_map(1)));
             let heard = stage.pass(MOMENT).await;
             assert!(heard.contains(&"kube 1 Forbidden".to_owned()), "{heard:?}");
             let events = Api::<Event>::all(client).list(&ListParams::default()).await;
@@ -303,9 +303,9 @@ fn from<T: serde::de::DeserializeOwned>(value: serde_json::Value) -> T {
 async fn before_the_actor_starts_only_the_newest_state_of_an_object_waits() {
     staged(|stage| async move {
         for version in 1..1000 {
-            stage.inbox.send(Input::Observed(config_map(version)));
+            stage.mailbox.send(Input::Observed(config_map(version)));
         }
-        stage.inbox.send(Input::Command("last"));
+        stage.mailbox.send(Input::Command("last"));
         stage.start();
         let heard = stage.pass(MOMENT).await;
         assert_eq!(
@@ -323,9 +323,9 @@ async fn a_full_mailbox_loses_nothing_and_coalesces_by_object() {
         stage.pass(MOMENT).await;
         let sent = u32::try_from(CAPACITY).unwrap() * 4;
         for version in 1..=sent {
-            stage.inbox.send(Input::Observed(config_map(version)));
+            stage.mailbox.send(Input::Observed(config_map(version)));
         }
-        stage.inbox.send(Input::Command("last"));
+        stage.mailbox.send(Input::Command("last"));
         let heard = stage.pass(MOMENT).await;
         assert!(heard.len() < CAPACITY + 10, "{}", heard.len());
         let end = &heard[heard.len() - 2..];
@@ -400,18 +400,18 @@ async fn a_wish_for_the_past_does_not_spin() {
 async fn a_panic_is_counted_and_the_state_made_anew_from_the_last_objects_seen() {
     staged(|stage| async move {
         stage.start();
-        stage.inbox.send(Input::Observed(config_map(5)));
+        stage.mailbox.send(Input::Observed(config_map(5)));
         stage.pass(MOMENT).await;
         stage
             .script
             .borrow_mut()
             .push_back(vec![Effect::Kube(1, missing("x"))]);
-        stage.inbox.send(Input::Tick);
-        stage.inbox.send(Input::Command("panic"));
+        stage.mailbox.send(Input::Tick);
+        stage.mailbox.send(Input::Command("panic"));
         // while the actor is down, objects are taken in, and the effect of the old state ends
         stage.pass(MOMENT).await;
-        stage.inbox.send(Input::Observed(config_map(6)));
-        stage.inbox.send(Input::Command("work"));
+        stage.mailbox.send(Input::Observed(config_map(6)));
+        stage.mailbox.send(Input::Command("work"));
         assert_eq!(stage.pass(Duration::from_secs(1)).await, [""; 0]);
         let heard = stage.pass(Duration::from_secs(10)).await;
         assert_eq!(heard.len(), 3, "{heard:?}");
@@ -464,18 +464,18 @@ impl Machine for Parent {
 #[derive(Default)]
 struct Nursery(BTreeMap<String, Word>);
 
-impl Family<Parent> for Nursery {
-    fn direct(&mut self, directive: NoDirective, _: &Inbox<Parent>) {
+impl Children<Parent> for Nursery {
+    fn direct(&mut self, directive: NoDirective, _: &Mailbox<Parent>) {
         match directive {}
     }
-    fn heard(&mut self, report: &Word) {
+    fn on_report(&mut self, report: &Word) {
         if report.1 {
             self.0.remove(report.0);
         } else {
             self.0.insert(report.0.to_owned(), report.clone());
         }
     }
-    fn told(&mut self, _: &&'static str) {}
+    fn on_command(&mut self, _: &&'static str) {}
     fn last_reports(&self) -> Vec<Word> {
         self.0.values().cloned().collect()
     }
@@ -485,26 +485,26 @@ impl Family<Parent> for Nursery {
 async fn a_child_that_goes_while_its_parent_is_down_does_not_come_back_with_it() {
     staged(|stage| async move {
         let heard = Rc::new(RefCell::new(Vec::new()));
-        let inbox = Inbox::new(&stage.world.metrics.actors);
+        let mailbox = Mailbox::new(&stage.services.metrics.actors);
         let there = heard.clone();
         let make = move || Parent(there.clone());
-        let birth = Birth {
+        let spec = ActorSpec {
             key: key(),
             ancestors: Vec::new(),
             own: &[],
             machine: make(),
             factory: Box::new(make),
             report: Box::new(|_| {}),
-            family: Box::new(Nursery::default()),
+            children: Box::new(Nursery::default()),
         };
-        Shell::start(stage.world.clone(), inbox.clone(), birth);
-        inbox.send(Input::Report(Word("a", false)));
-        inbox.send(Input::Report(Word("b", false)));
+        MachineActor::start(stage.services.clone(), mailbox.clone(), spec);
+        mailbox.send(Input::Report(Word("a", false)));
+        mailbox.send(Input::Report(Word("b", false)));
         stage.pass(MOMENT).await;
-        inbox.send(Input::Command("panic"));
+        mailbox.send(Input::Command("panic"));
         stage.pass(MOMENT).await;
-        inbox.send(Input::Report(Word("a", true)));
-        inbox.send(Input::Command("work"));
+        mailbox.send(Input::Report(Word("a", true)));
+        mailbox.send(Input::Command("work"));
         heard.borrow_mut().clear();
         stage.pass(Duration::from_secs(10)).await;
         assert_eq!(*heard.borrow(), [Word("b", false)]);
@@ -516,15 +516,15 @@ async fn a_child_that_goes_while_its_parent_is_down_does_not_come_back_with_it()
 async fn a_stopped_actor_leaves_the_router_and_late_events_do_not_come_back() {
     staged(|stage| async move {
         stage.start();
-        stage.inbox.send(Input::Observed(config_map(5)));
+        stage.mailbox.send(Input::Observed(config_map(5)));
         stage.pass(MOMENT).await;
         stage.script.borrow_mut().push_back(vec![Effect::Stop]);
-        stage.inbox.send(Input::Tick);
+        stage.mailbox.send(Input::Tick);
         stage.pass(MOMENT).await;
         assert_eq!(stage.gauge("impresario_actors"), 0.0);
-        let late = Sighting::Observed(config_map(9));
-        assert!(stage.world.router.deliver(late).is_none());
-        stage.inbox.send(Input::Tick);
+        let late = ObjectEvent::Observed(config_map(9));
+        assert!(stage.services.router.deliver(late).is_none());
+        stage.mailbox.send(Input::Tick);
         assert_eq!(stage.pass(MOMENT).await, [""; 0]);
     })
     .await;
@@ -551,10 +551,10 @@ fn gone(name: &str, version: u32) -> Input<u32, &'static str, NoReport> {
 fn collect_unclaimed(stage: &Stage) -> Arc<Mutex<Vec<String>>> {
     let lines = Arc::new(Mutex::new(Vec::new()));
     let there = lines.clone();
-    stage.world.router.set_unclaimed(move |key, sighting| {
-        let line = match sighting {
-            Sighting::Observed(object) => format!("{key} observed {object:?}"),
-            Sighting::Gone { object, uid, .. } => format!("{key} gone {object} {uid}"),
+    stage.services.router.set_unclaimed(move |key, event| {
+        let line = match event {
+            ObjectEvent::Observed(object) => format!("{key} observed {object:?}"),
+            ObjectEvent::Gone { object, uid, .. } => format!("{key} gone {object} {uid}"),
         };
         there.lock().unwrap().push(line);
     });
@@ -568,23 +568,23 @@ async fn what_a_stopped_actor_did_not_handle_is_handed_on_in_order() {
         staged(|stage| async move {
             let lines = collect_unclaimed(&stage);
             stage.start();
-            stage.inbox.send(Input::Observed(config_map(5)));
+            stage.mailbox.send(Input::Observed(config_map(5)));
             stage.pass(MOMENT).await;
             stage.script.borrow_mut().push_back(vec![Effect::Stop]);
-            stage.inbox.send(Input::Tick);
+            stage.mailbox.send(Input::Tick);
             if place == "late" {
                 stage.pass(MOMENT).await;
             }
             for _ in 1..before {
-                stage.inbox.send(Input::Tick);
+                stage.mailbox.send(Input::Tick);
             }
-            stage.inbox.send(gone("a", 1));
-            stage.inbox.send(Input::Observed(scale_set("b", 2)));
-            stage.inbox.send(gone("b", 2));
-            stage.inbox.send(Input::Observed(scale_set("c", 3)));
+            stage.mailbox.send(gone("a", 1));
+            stage.mailbox.send(Input::Observed(scale_set("b", 2)));
+            stage.mailbox.send(gone("b", 2));
+            stage.mailbox.send(Input::Observed(scale_set("c", 3)));
             // of its own, and gone
-            stage.inbox.send(Input::Observed(config_map(6)));
-            stage.inbox.send(Input::Command("work"));
+            stage.mailbox.send(Input::Observed(config_map(6)));
+            stage.mailbox.send(Input::Command("work"));
             stage.pass(MOMENT).await;
             let mut expected = vec![
                 "ScaleSet/ci/a gone AutoscalingRunnerSet ci/a uid-1",
@@ -610,11 +610,11 @@ async fn a_successor_gets_what_still_comes_for_its_predecessor() {
         stage.start();
         stage.script.borrow_mut().push_back(vec![]);
         stage.script.borrow_mut().push_back(vec![Effect::Stop]);
-        stage.inbox.send(Input::Tick);
-        stage.inbox.send(gone("a", 1));
+        stage.mailbox.send(Input::Tick);
+        stage.mailbox.send(gone("a", 1));
         stage.pass(MOMENT).await;
-        let predecessor = stage.inbox.clone();
-        stage.inbox = Inbox::new(&stage.world.metrics.actors);
+        let predecessor = stage.mailbox.clone();
+        stage.mailbox = Mailbox::new(&stage.services.metrics.actors);
         stage.start();
         stage.pass(MOMENT).await;
         predecessor.send(gone("a", 2));
@@ -629,9 +629,9 @@ async fn a_successor_gets_what_still_comes_for_its_predecessor() {
 async fn commands_wait_by_their_topics() {
     staged(|stage| async move {
         for _ in 0..500 {
-            stage.inbox.send(Input::Command("a=1"));
-            stage.inbox.send(Input::Command("b"));
-            stage.inbox.send(Input::Command("a=2"));
+            stage.mailbox.send(Input::Command("a=1"));
+            stage.mailbox.send(Input::Command("b"));
+            stage.mailbox.send(Input::Command("a=2"));
         }
         stage.start();
         let heard = stage.pass(MOMENT).await;
@@ -646,7 +646,7 @@ async fn a_state_made_anew_is_told_all_commands_that_hold() {
     staged(|stage| async move {
         stage.start();
         for command in ["z.", "a=1.", "once", "a=2.", "panic"] {
-            stage.inbox.send(Input::Command(command));
+            stage.mailbox.send(Input::Command(command));
         }
         stage.pass(MOMENT).await;
         let heard = stage.pass(Duration::from_secs(10)).await;
@@ -660,12 +660,12 @@ async fn a_state_made_anew_is_told_all_commands_that_hold() {
 async fn what_comes_while_an_actor_is_down_waits_for_it() {
     staged(|stage| async move {
         stage.start();
-        stage.inbox.send(Input::Command("panic"));
+        stage.mailbox.send(Input::Command("panic"));
         stage.pass(MOMENT).await;
-        stage.inbox.send(Input::Observed(scale_set("a", 1)));
-        stage.inbox.send(Input::Observed(scale_set("a", 2)));
-        stage.inbox.send(gone("b", 3));
-        stage.inbox.send(Input::Command("once"));
+        stage.mailbox.send(Input::Observed(scale_set("a", 1)));
+        stage.mailbox.send(Input::Observed(scale_set("a", 2)));
+        stage.mailbox.send(gone("b", 3));
+        stage.mailbox.send(Input::Command("once"));
         assert_eq!(stage.pass(Duration::from_secs(1)).await, [""; 0]);
         let heard = stage.pass(Duration::from_secs(10)).await;
         assert_eq!(heard.len(), 4, "{heard:?}");
@@ -680,8 +680,8 @@ async fn what_comes_while_an_actor_is_down_waits_for_it() {
 async fn news_that_makes_a_state_panic_is_told_once_more_and_then_left_out() {
     staged(|stage| async move {
         stage.start();
-        stage.inbox.send(Input::Observed(scale_set("poison", 1)));
-        stage.inbox.send(Input::Observed(scale_set("a", 2)));
+        stage.mailbox.send(Input::Observed(scale_set("poison", 1)));
+        stage.mailbox.send(Input::Observed(scale_set("a", 2)));
         let heard = stage.pass(Duration::from_secs(60)).await;
         let count = |line: &str| heard.iter().filter(|heard| *heard == line).count();
         assert_eq!(count("poison"), 2, "{heard:?}");
@@ -695,12 +695,12 @@ async fn news_that_makes_a_state_panic_is_told_once_more_and_then_left_out() {
 async fn late_news_of_a_predecessor_does_not_forget_the_object() {
     staged(|stage| async move {
         stage.start();
-        stage.inbox.send(Input::Observed(config_map(5)));
-        stage.inbox.send(Input::Gone {
+        stage.mailbox.send(Input::Observed(config_map(5)));
+        stage.mailbox.send(Input::Gone {
             object: config_map(5).reference(),
             uid: "of its predecessor".to_owned(),
         });
-        stage.inbox.send(Input::Command("panic"));
+        stage.mailbox.send(Input::Command("panic"));
         stage.pass(MOMENT).await;
         let heard = stage.pass(Duration::from_secs(10)).await;
         assert_eq!(heard[0], "observed ConfigMap ci/a@5");

@@ -14,7 +14,7 @@ use crate::messages::KubeObject;
 
 /// An object as it came, and what it decodes to.
 #[derive(Clone, Debug)]
-pub struct Lenient<K> {
+pub struct Decoded<K> {
     /// Its metadata.
     pub metadata: ObjectMeta,
     /// The object, or why it is none of its type.
@@ -29,7 +29,7 @@ struct OnlyMetadata {
     metadata: ObjectMeta,
 }
 
-impl<'de, K: DeserializeOwned + KubeObject> Deserialize<'de> for Lenient<K> {
+impl<'de, K: DeserializeOwned + KubeObject> Deserialize<'de> for Decoded<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         // through a value, since a watch event may name its object before its type
         let value = Value::deserialize(deserializer)?;
@@ -52,7 +52,7 @@ impl<'de, K: DeserializeOwned + KubeObject> Deserialize<'de> for Lenient<K> {
     }
 }
 
-impl<K: Resource> Resource for Lenient<K> {
+impl<K: Resource> Resource for Decoded<K> {
     type DynamicType = K::DynamicType;
     type Scope = K::Scope;
 
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn an_object_of_another_shape_keeps_its_name_and_says_what_is_wrong() {
         let text = r#"{"kind":"EphemeralRunner","metadata":{"name":"a","namespace":"ci"}}"#;
-        let read: Lenient<EphemeralRunner> = serde_json::from_str(text).unwrap();
+        let read: Decoded<EphemeralRunner> = serde_json::from_str(text).unwrap();
         assert_eq!(read.metadata.name.as_deref(), Some("a"));
         assert!(read.decoded.unwrap_err().contains("spec"));
     }
@@ -102,7 +102,7 @@ mod tests {
             format!(r#"{{"object":{object},"type":"ADDED"}}"#),
             format!(r#"{{"type":"ADDED","object":{object}}}"#),
         ] {
-            let event: WatchEvent<Lenient<Pod>> = serde_json::from_str(&text).unwrap();
+            let event: WatchEvent<Decoded<Pod>> = serde_json::from_str(&text).unwrap();
             let WatchEvent::Added(pod) = event else {
                 panic!("{event:?}");
             };

@@ -1,4 +1,4 @@
-//! Watches: turn the event streams of the API server into sightings for the router.
+//! Watches: turn the event streams of the API server into events for the router.
 //!
 //! Each watch first hands over a whole list, waits until all lists are there and delivered,
 //! and then delivers event by event. What it knows and does next stands in [`progress`]; here
@@ -32,9 +32,9 @@ use self::outage::GIVE_UP_AFTER;
 pub use self::progress::Versions;
 use self::progress::{Action, Input, Listing, Problem, Progress};
 use super::controller::{Controller, InitialList, Unrouted};
-use super::lenient::Lenient;
-use super::router::Sighting;
-use super::world::World;
+use super::decoded::Decoded;
+use super::router::ObjectEvent;
+use super::services::Services;
 use crate::messages::{EventNote, EventSeverity, KubeError, KubeErrorKind, KubeRequest};
 use crate::messages::{Kind, KubeObject, Object, ObjectRef};
 
@@ -86,23 +86,23 @@ pub struct StoreRestored {
 /// One watch.
 pub struct Watch<K> {
     /// What is watched.
-    pub api: Api<Lenient<K>>,
+    pub api: Api<Decoded<K>>,
     /// Label selector; empty for all objects.
     pub selector: &'static str,
     /// For the journal and requests.
-    pub world: Arc<World>,
+    pub services: Arc<Services>,
     /// Who takes whole lists, and objects that no actor is there for.
     pub controller: Addr<Controller>,
     /// Opened when the first lists of all watches were delivered.
-    pub gate: Gate,
+    pub barrier: Barrier,
 }
 
 /// Holds who comes to it until it is opened, for good, and then lets them pass in the order in
 /// which they came. (tokio's watch channel would let them pass in one drawn at random.)
 #[derive(Clone, Debug, Default)]
-pub struct Gate(Arc<(AtomicBool, Notify)>);
+pub struct Barrier(Arc<(AtomicBool, Notify)>);
 
-impl Gate {
+impl Barrier {
     /// Opens it.
     pub fn open(&self) {
         self.0.0.store(true, Ordering::Release);
@@ -145,7 +145,7 @@ where
                     Action::Watch(from) => request = self.watch(from),
                     Action::LookUp(object) => look_ups.push(self.look_up(object)),
                     Action::Begin(objects) => self.begin(objects).await,
-                    Action::Deliver(sighting) => self.deliver(sighting).await,
+                    Action::Deliver(event) => self.deliver(event).await,
                     Action::Relisted => self.restarted("relist"),
                     Action::Unsettled(object, error) => {
                         tracing::warn!(%object, %error, "not listed, and could not be looked up");
@@ -185,7 +185,7 @@ where
     /// Reads all pages of a list. Nothing is said of its resourceVersion, which makes it a
     /// consistent read: it shows everything that was written before it was asked for.
     async fn list(&self) -> Input {
-        let written = self.world.kube.newest_version(K::KIND);
+        let written = self.services.kube.newest_version(K::KIND);
         let mut listing = Listing {
             written,
             ..Listing::default()
@@ -220,7 +220,7 @@ where
     /// Asks for the version that the server is at. A watch from a version that is yet to come
     /// is silent until it has come, so nobody would notice that the store went back.
     async fn check(&self) -> Input {
-        let written = self.world.kube.newest_version(K::KIND);
+        let written = self.services.kube.newest_version(K::KIND);
         let params = ListParams {
             limit: Some(1),
             ..self.selected()
@@ -263,7 +263,7 @@ where
     }
 
     /// What an event says, and whether others can follow.
-    fn take(&self, event: WatchEvent<Lenient<K>>) -> (Input, bool) {
+    fn take(&self, event: WatchEvent<Decoded<K>>) -> (Input, bool) {
         let input = match event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                 let (namespace, name) = names(&object.metadata);
@@ -280,7 +280,10 @@ where
             WatchEvent::Deleted(object) => {
                 let (namespace, name) = names(&object.metadata);
                 let reference = ObjectRef::new(K::KIND, namespace, name);
-                self.world.kube.served().stands_in(&reference, Vec::new());
+                self.services
+                    .kube
+                    .served()
+                    .stands_in(&reference, Vec::new());
                 Input::Deleted {
                     object: reference,
                     uid: object.metadata.uid.clone().unwrap_or_default(),
@@ -310,7 +313,7 @@ where
     /// Finds out whether an object that a list lacks is gone.
     async fn look_up(&self, object: ObjectRef) -> Input {
         let request = KubeRequest::Get(object.clone());
-        let result = match self.world.kube.run(request).await {
+        let result = match self.services.kube.run(request).await {
             Ok(answer) => answer.object().cloned().ok_or_else(|| KubeError {
                 kind: KubeErrorKind::Other,
                 message: "the answer holds no object".to_owned(),
@@ -323,7 +326,7 @@ where
 
     async fn begin(&self, objects: Vec<Object>) {
         for object in &objects {
-            self.world.registered.seen(object);
+            self.services.registered.seen(object);
         }
         let list = InitialList {
             kind: K::KIND,
@@ -332,15 +335,18 @@ where
         };
         // an error means that the controller is gone, and with it this task
         let _ended = self.controller.send(list).await;
-        self.gate.pass().await;
+        self.barrier.pass().await;
     }
 
     /// The object, if it is one of its kind. One that is not stands for itself alone: that is
     /// told where people look, and the watch goes on.
-    fn read(&self, object: Lenient<K>) -> Option<Object> {
+    fn read(&self, object: Decoded<K>) -> Option<Object> {
         let (namespace, name) = names(&object.metadata);
         let about = ObjectRef::new(K::KIND, namespace, name);
-        self.world.kube.served().stands_in(&about, object.stand_ins);
+        self.services
+            .kube
+            .served()
+            .stands_in(&about, object.stand_ins);
         let problem = match object.decoded {
             Ok(object) => return Some(Arc::new(object).into_object()),
             Err(problem) => problem,
@@ -355,20 +361,20 @@ where
                 "{problem}: correct it with kubectl edit; until then it is left alone"
             ),
         };
-        let world = self.world.clone();
-        tokio::task::spawn_local(async move { world.events.publish(&note).await });
+        let services = self.services.clone();
+        tokio::task::spawn_local(async move { services.events.publish(&note).await });
         None
     }
 
-    async fn deliver(&self, sighting: Sighting) {
-        self.world.registered.note(&sighting);
-        if let Some((key, sighting)) = self.world.router.deliver(sighting) {
-            let _ended = self.controller.send(Unrouted { key, sighting }).await;
+    async fn deliver(&self, event: ObjectEvent) {
+        self.services.registered.note(&event);
+        if let Some((key, event)) = self.services.router.deliver(event) {
+            let _ended = self.controller.send(Unrouted { key, event }).await;
         }
     }
 
     fn restarted(&self, reason: &str) {
-        self.world
+        self.services
             .metrics
             .watch_restarts
             .with_label_values(&[K::KIND.as_str(), reason])

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::actors::backoff;
+use crate::actors::core::backoff;
 
 /// How long a watch may fail before the process gives up and starts anew.
 pub(super) const GIVE_UP_AFTER: Duration = Duration::from_secs(300);
@@ -38,7 +38,7 @@ impl Outage {
     }
 
     /// The server has sent something.
-    pub(super) fn heard(&mut self) {
+    pub(super) fn record_contact(&mut self) {
         *self = Self {
             established: self.established,
             ..Self::default()

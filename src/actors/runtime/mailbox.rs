@@ -17,8 +17,8 @@ use indexmap::IndexMap;
 use prometheus::{IntCounter, IntGauge};
 use tokio::time::Instant;
 
-use super::machine::{Coalesce, InputOf, Machine, Topic};
-use super::shell::{Drain, Mail, Shell};
+use super::actor::{Drain, MachineActor, Mail};
+use crate::actors::core::machine::{Coalesce, InputOf, Machine, Topic};
 use crate::messages::{Input, Object, ObjectRef};
 use crate::metrics::ActorMetrics;
 
@@ -34,14 +34,14 @@ pub trait Deliver: Send + Sync {
 }
 
 /// The way to an actor. Clones lead to the same one.
-pub struct Inbox<M: Machine>(Arc<Inner<M>>)
+pub struct Mailbox<M: Machine>(Arc<Inner<M>>)
 where
     M::ChildReport: Coalesce;
 
 struct Inner<M: Machine> {
-    address: OnceLock<Addr<Shell<M>>>,
-    side: Mutex<Side<M>>,
-    in_mailbox: AtomicI64,
+    address: OnceLock<Addr<MachineActor<M>>>,
+    overflow: Mutex<Overflow<M>>,
+    in_queue: AtomicI64,
     depth: IntGauge,
     overflows: IntCounter,
 }
@@ -55,7 +55,7 @@ pub struct Timed<M: Machine> {
 }
 
 /// What is beside the mailbox.
-struct Side<M: Machine> {
+struct Overflow<M: Machine> {
     waiting: Waiting<M>,
     stage: Stage,
 }
@@ -176,23 +176,23 @@ fn is_of_predecessor<T, C, R>(news: &Input<T, C, R>, known: &Input<T, C, R>) -> 
     }
 }
 
-impl<M: Machine> Clone for Inbox<M> {
+impl<M: Machine> Clone for Mailbox<M> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
     }
 }
 
-impl<M: Machine> Inbox<M> {
-    /// An inbox whose actor is yet to start.
+impl<M: Machine> Mailbox<M> {
+    /// A mailbox whose actor is yet to start.
     #[must_use]
     pub fn new(metrics: &ActorMetrics) -> Self {
         Self(Arc::new(Inner {
             address: OnceLock::new(),
-            side: Mutex::new(Side {
+            overflow: Mutex::new(Overflow {
                 waiting: Waiting::default(),
                 stage: Stage::Open,
             }),
-            in_mailbox: AtomicI64::new(0),
+            in_queue: AtomicI64::new(0),
             depth: metrics.mailbox_depth.with_label_values(&[M::NAME]),
             overflows: metrics.overflows.with_label_values(&[M::NAME]),
         }))
@@ -202,34 +202,34 @@ impl<M: Machine> Inbox<M> {
     /// is handed on to its successor.
     pub fn send(&self, input: InputOf<M>) {
         let inner = &self.0;
-        let mut side = self.side();
-        if let Stage::Closed(hand_on) = &side.stage {
+        let mut overflow = self.overflow();
+        if let Stage::Closed(hand_on) = &overflow.stage {
             return Leftover::of(input).into_iter().for_each(hand_on);
         }
         let mut timed = Timed {
             input,
             sent: Instant::now(),
         };
-        let is_open = matches!(side.stage, Stage::Open);
+        let is_open = matches!(overflow.stage, Stage::Open);
         if is_open
-            && side.waiting.is_empty()
+            && overflow.waiting.is_empty()
             && let Some(address) = inner.address.get()
         {
             // counted first: the actor may handle it before this thread goes on
-            inner.in_mailbox.fetch_add(1, Ordering::AcqRel);
+            inner.in_queue.fetch_add(1, Ordering::AcqRel);
             inner.depth.inc();
             match address.try_send(Mail(timed)) {
                 Ok(()) => return,
                 // it was torn down with all the others
-                Err(SendError::Closed(_)) => return self.left_mailbox(),
+                Err(SendError::Closed(_)) => return self.left_queue(),
                 Err(SendError::Full(Mail(back))) => {
-                    self.left_mailbox();
+                    self.left_queue();
                     timed = back;
                 }
             }
         }
         inner.overflows.inc();
-        if side.waiting.put(timed) {
+        if overflow.waiting.put(timed) {
             inner.depth.inc();
         }
         if let Some(address) = inner.address.get() {
@@ -239,64 +239,65 @@ impl<M: Machine> Inbox<M> {
         }
     }
 
-    fn side(&self) -> MutexGuard<'_, Side<M>> {
-        self.0.side.lock().unwrap_or_else(PoisonError::into_inner)
+    fn overflow(&self) -> MutexGuard<'_, Overflow<M>> {
+        self.0
+            .overflow
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The actor has started under this address.
-    pub(super) fn bind(&self, address: Addr<Shell<M>>) {
+    pub(super) fn bind(&self, address: Addr<MachineActor<M>>) {
         let _first = self.0.address.set(address);
     }
 
     /// Notes that a message left the mailbox.
-    pub(super) fn left_mailbox(&self) {
-        self.0.in_mailbox.fetch_sub(1, Ordering::AcqRel);
+    pub(super) fn left_queue(&self) {
+        self.0.in_queue.fetch_sub(1, Ordering::AcqRel);
         self.0.depth.dec();
     }
 
     /// Whether the mailbox is empty, so that the turn is at what waits beside it.
-    pub(super) fn mailbox_is_empty(&self) -> bool {
-        self.0.in_mailbox.load(Ordering::Acquire) <= 0
+    pub(super) fn queue_is_empty(&self) -> bool {
+        self.0.in_queue.load(Ordering::Acquire) <= 0
     }
 
     /// Takes what waits beside the mailbox, oldest first.
     pub(super) fn take_waiting(&self) -> impl Iterator<Item = Timed<M>> + use<M> {
-        self.take_from(&mut self.side())
+        self.take_from(&mut self.overflow())
     }
 
-    fn take_from(&self, side: &mut Side<M>) -> impl Iterator<Item = Timed<M>> + use<M> {
-        let count = i64::try_from(side.waiting.len()).unwrap_or_default();
+    fn take_from(&self, overflow: &mut Overflow<M>) -> impl Iterator<Item = Timed<M>> + use<M> {
+        let count = i64::try_from(overflow.waiting.len()).unwrap_or_default();
         self.0.depth.sub(count);
-        side.waiting.take()
+        overflow.waiting.take()
     }
 
     /// The actor has stopped, and its mailbox may not be empty.
     pub(super) fn begin_close(&self) {
-        self.side().stage = Stage::Closing;
+        self.overflow().stage = Stage::Closing;
     }
 
     /// The actor has stopped, and its mailbox is empty: what waits beside it, and what still
     /// comes, goes to `hand_on`.
     pub(super) fn close(&self, hand_on: HandOn) {
-        let mut side = self.side();
+        let mut overflow = self.overflow();
         // under the lock, so that what comes now goes behind it
-        for timed in self.take_from(&mut side) {
+        for timed in self.take_from(&mut overflow) {
             Leftover::of(timed.input).into_iter().for_each(&hand_on);
         }
-        side.stage = Stage::Closed(hand_on);
+        overflow.stage = Stage::Closed(hand_on);
     }
 
     /// The actor is torn down together with all others: what it did not handle no longer
     /// counts.
     pub(super) fn discard(&self) {
-        self.0
-            .depth
-            .sub(self.0.in_mailbox.swap(0, Ordering::AcqRel));
+        self.0.depth.sub(self.0.in_queue.swap(0, Ordering::AcqRel));
         drop(self.take_waiting());
     }
 }
 
-impl<M: Machine> Deliver for Inbox<M> {
+impl<M: Machine> Deliver for Mailbox<M> {
     fn observed(&self, object: Object) {
         self.send(Input::Observed(object));
     }
