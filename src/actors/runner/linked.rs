@@ -1,7 +1,7 @@
 //! Pods and Secrets that a runner's container hooks made for its job. They name the runner's
 //! pod in a label and outlive a runner that died, so they are deleted with it.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use super::Tag;
 use super::machine::RunnerMachine;
@@ -34,10 +34,18 @@ enum Stage {
     Listing,
     /// These were found; `sent` says whether the deletes are under way.
     Found {
-        left: BTreeSet<ObjectRef>,
+        left: BTreeMap<ObjectRef, Seen>,
         sent: bool,
     },
     Done,
+}
+
+/// The object as the list showed it. Only that one is deleted: another of its name may be another
+/// job's, and one that was changed since may not be this runner's any more.
+#[derive(Debug)]
+struct Seen {
+    uid: Option<String>,
+    version: Option<String>,
 }
 
 /// The runner whose linked objects are swept.
@@ -46,6 +54,16 @@ pub struct Of<'a> {
     pub namespace: &'a str,
     /// Its name, which is its pod's name.
     pub name: &'a str,
+}
+
+impl Seen {
+    fn of(object: &Object) -> Self {
+        let meta = object.meta();
+        Self {
+            uid: meta.uid.clone(),
+            version: meta.resource_version.clone(),
+        }
+    }
 }
 
 impl Linked {
@@ -106,13 +124,13 @@ impl Sweep {
             }
             Stage::Found { left, sent } if !*sent => {
                 *sent = true;
-                for target in left.iter() {
+                for (target, seen) in left.iter() {
                     turn.kube(
                         Tag::DeleteLinked(target.clone()),
                         KubeRequest::Delete {
                             target: target.clone(),
-                            uid: None,
-                            lock: None,
+                            uid: seen.uid.clone(),
+                            lock: seen.version.clone(),
                             grace: None,
                         },
                     );
@@ -131,11 +149,11 @@ impl Sweep {
     ) -> Option<String> {
         match result {
             Ok(KubeAnswer::Objects(objects)) => {
-                let left: BTreeSet<_> = objects
+                let left: BTreeMap<_, _> = objects
                     .iter()
                     .filter(|object| object.meta().deletion_timestamp.is_none())
-                    .map(Object::reference)
-                    .filter(|target| target.name != of.name)
+                    .map(|object| (object.reference(), Seen::of(object)))
+                    .filter(|(target, _)| target.name != of.name)
                     .collect();
                 self.stage = if left.is_empty() {
                     Stage::Done

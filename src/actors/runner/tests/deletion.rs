@@ -3,10 +3,11 @@
 use serde_json::json;
 
 use super::objects::*;
+use crate::actors::Machine;
 use crate::actors::runner::{Origin, Tag};
 use crate::messages::{
-    ActionsAnswer, ActionsErrorKind, Kind, KubeAnswer, KubeErrorKind, Object, ObjectRef,
-    RunnerCommand, RunnerState,
+    ActionsAnswer, ActionsErrorKind, Effect, Input, Kind, KubeAnswer, KubeErrorKind, KubeRequest,
+    Object, ObjectRef, RunnerCommand, RunnerState,
 };
 
 const DROP: &str = r#"patch EphemeralRunner at 30 {"metadata":{"finalizers":null}}"#;
@@ -309,7 +310,7 @@ fn objects_that_container_hooks_made_go_with_the_runner() {
         Tag::ListLinked(Kind::Pod),
         Ok(KubeAnswer::Objects(vec![hook_pod()])),
     );
-    assert_eq!(asked, ["delete Pod pool-runner-x7k2m-workflow"]);
+    assert_eq!(asked, ["delete Pod pool-runner-x7k2m-workflow at 40"]);
     let asked = hand.kube(
         Tag::ListLinked(Kind::Secret),
         Ok(KubeAnswer::Objects(Vec::new())),
@@ -318,6 +319,42 @@ fn objects_that_container_hooks_made_go_with_the_runner() {
     let linked = ObjectRef::new(Kind::Pod, "arc-runners", "pool-runner-x7k2m-workflow");
     let asked = hand.kube(Tag::DeleteLinked(linked), Ok(KubeAnswer::Deleted));
     assert_eq!(asked, [DROP]);
+}
+
+/// Its name may be another job's by then, and its label another runner's.
+#[test]
+fn an_object_of_a_hook_is_deleted_only_as_it_was_listed() {
+    let (mut hand, _) = swept();
+    let listed = hook_pod();
+    let meta = listed.meta().clone();
+    assert!(meta.uid.is_some() && meta.resource_version.is_some());
+    let list = Input::Kube(
+        Tag::ListLinked(Kind::Pod),
+        Ok(KubeAnswer::Objects(vec![listed])),
+    );
+    let effects = hand.machine.step(hand.now, list);
+    let deletes = effects.into_iter().filter_map(|effect| match effect {
+        Effect::Kube(
+            _,
+            KubeRequest::Delete {
+                target, uid, lock, ..
+            },
+        ) => Some((target.name, uid, lock)),
+        _ => None,
+    });
+    let name = meta.name.unwrap();
+    assert_eq!(
+        deletes.collect::<Vec<_>>(),
+        [(name.clone(), meta.uid, meta.resource_version)]
+    );
+    // it is another one by now: what is there is looked at again
+    let linked = ObjectRef::new(Kind::Pod, "arc-runners", name.as_str());
+    let asked = hand.kube(
+        Tag::DeleteLinked(linked),
+        kube_error(KubeErrorKind::Conflict),
+    );
+    assert!(asked.is_empty(), "{asked:?}");
+    assert_eq!(hand.after(1), ["list Pod runner-pod=pool-runner-x7k2m"]);
 }
 
 #[test]
