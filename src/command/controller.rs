@@ -23,7 +23,7 @@ use crate::actors::{
 use crate::api::constants::env;
 use crate::api::{AllowedHosts, HostPattern, ListenerTemplatePolicy, Policy};
 use crate::clock::Clock;
-use crate::kube_io::{Candidate, Fence, KubeIo, Limiter, connect};
+use crate::kube_io::{Candidate, Fence, KubeIo, Limiter, Refusals, connect};
 use crate::metrics::Metrics;
 use crate::metrics::http::{Endpoint, parse_address};
 use crate::resources::ControllerSettings;
@@ -420,8 +420,10 @@ fn controller_options(
         args.k8s_client_rate_limiter_qps,
         args.k8s_client_rate_limiter_burst,
     ));
+    let refusals = Refusals::default();
     let sources = KubeIo::new(client.clone(), limiter.clone(), metrics.clone())
-        .at_home_in(&settings.namespace);
+        .at_home_in(&settings.namespace)
+        .sharing(refusals.clone());
     let clients = Clients::new(
         Arc::new(KubeSources(sources)),
         Arc::new(ReqwestTransports),
@@ -451,6 +453,7 @@ fn controller_options(
     Ok(ControllerOptions {
         client,
         limiter,
+        refusals,
         fence,
         unregistrar: Arc::new(UnregistrarHandle::start(
             actions.clone(),

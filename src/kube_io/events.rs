@@ -64,6 +64,12 @@ impl EventPublisher {
         }
     }
 
+    /// The same, with these refusals of Events known.
+    #[must_use]
+    pub fn sharing(self, refused: Refusals) -> Self {
+        Self { refused, ..self }
+    }
+
     /// The same, behind this fence.
     #[must_use]
     pub fn behind(self, fence: Fence) -> Self {

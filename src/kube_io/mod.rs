@@ -100,6 +100,13 @@ impl KubeIo {
         Self { home, ..self }
     }
 
+    /// The same, with these refusals known: a right that is missing is named once by all who share
+    /// them.
+    #[must_use]
+    pub fn sharing(self, refusals: Refusals) -> Self {
+        Self { refusals, ..self }
+    }
+
     /// The same, with writes through this fence.
     #[must_use]
     pub fn behind(self, fence: Fence) -> Self {

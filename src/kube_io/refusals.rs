@@ -53,9 +53,21 @@ pub fn missing_right(error: &KubeError) -> Option<&str> {
     // User "u" cannot get resource "pods" in API group "" in the namespace "n"
     let (_, wish) = message.split_once(" cannot ")?;
     let (verb, _) = wish.split_once(" resource \"")?;
-    // what follows is our advice
-    let wish = wish.split("; ").next().unwrap_or(wish);
-    (!verb.contains(' ')).then_some(wish)
+    (!verb.contains(' ')).then(|| up_to_the_place(wish))
+}
+
+/// A wish without what follows the place: the server adds which of the roles that it looked for
+/// are not there, and we where the right is to be had. Neither makes another right of it.
+fn up_to_the_place(wish: &str) -> &str {
+    const NAMESPACE: &str = " in the namespace \"";
+    const EVERYWHERE: &str = " at the cluster scope";
+    let namespace = wish.find(NAMESPACE).and_then(|at| {
+        let name = at + NAMESPACE.len();
+        let length = wish.get(name..)?.find('"')?;
+        Some(name + length + 1)
+    });
+    let end = namespace.or_else(|| wish.find(EVERYWHERE).map(|at| at + EVERYWHERE.len()));
+    end.and_then(|end| wish.get(..end)).unwrap_or(wish)
 }
 
 #[cfg(test)]
@@ -87,6 +99,16 @@ mod tests {
             (
                 Forbidden,
                 format!("roles is forbidden: User \"u\" cannot {roles}"),
+                Some(roles),
+            ),
+            (
+                Forbidden,
+                format!("User \"u\" cannot {pods}: RBAC: role \"gone\" not found"),
+                Some(pods),
+            ),
+            (
+                Forbidden,
+                format!("User \"u\" cannot {roles}; the ClusterRole x has that right: bind it"),
                 Some(roles),
             ),
             (

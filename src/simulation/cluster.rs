@@ -26,7 +26,7 @@ use crate::actors::{
     run_controller,
 };
 use crate::clock::Clock;
-use crate::kube_io::{Fence, KubeIo, Limiter};
+use crate::kube_io::{Fence, KubeIo, Limiter, Refusals};
 use crate::metrics::Metrics;
 use crate::resources::ControllerSettings;
 
@@ -175,8 +175,10 @@ impl RunningController {
         // metrics declare fixed names in a new registry, which a test shows to be sound
         let metrics = Arc::new(Metrics::new().unwrap_or_else(|error| unreachable!("{error}")));
         let ready = Arc::new(AtomicBool::new(false));
+        let refusals = Refusals::default();
         let sources = KubeIo::new(world.client.clone(), Limiter::unlimited(), metrics.clone())
-            .at_home_in(&world.settings.namespace);
+            .at_home_in(&world.settings.namespace)
+            .sharing(refusals.clone());
         let options = ClientsOptions {
             user_agent: UserAgent {
                 version: world.settings.version.clone(),
@@ -206,6 +208,7 @@ impl RunningController {
             let ended = run_controller(ControllerOptions {
                 client: world.client,
                 limiter: Arc::new(Limiter::unlimited()),
+                refusals,
                 fence: Fence::open(),
                 unregistrar: Arc::new(unregistrar),
                 actions,

@@ -13,55 +13,61 @@ mod support;
 
 use std::time::Duration;
 
+use k8s_openapi::api::rbac::v1::RoleBinding;
+use kube::api::{Api, DeleteParams};
 use serde_json::json;
 use tracing_subscriber::EnvFilter;
 
 use logged::Logged;
-use stage::manifests::SET;
+use stage::manifests::{RUN, SET};
 use stage::{Stage, play};
 
 /// Stands in the template of the pool's runners, and so in nearly every object.
 const BODY: &str = "only-in-the-body-of-objects";
 const JOBS: usize = 6;
 
-/// Runs jobs through a pool, and removes it; answers with the log of that level.
-fn log_of_a_run(level: &str) -> String {
+/// What is logged from that level on while that is played.
+fn log_of(level: &str, what: impl AsyncFnOnce()) -> String {
     let logged = Logged::default();
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(format!("warn,impresario={level}")))
         .with_ansi(false)
         .with_writer(logged.clone())
         .finish();
-    tracing::subscriber::with_default(subscriber, || {
-        play(async || {
-            let stage = Stage::whole_without_log(31).await;
-            stage.settled_fixture(0, 3).await;
-            let template = json!({"template": {"spec": {
-                "restartPolicy": "Never",
-                "containers": [{"name": "runner", "image": "img:1",
-                    "env": [{"name": "BODY", "value": BODY}]}],
-            }}});
-            stage.edit(template).await;
-            stage.settle().await;
-            stage.queue_jobs(JOBS, SET, Duration::from_secs(20));
-            stage
-                .until("all jobs are done", async || stage.jobs_done() == JOBS)
-                .await;
-            stage
-                .until("nobody is left", async || stage.runners().await.is_empty())
-                .await;
-            stage.delete_scale_set().await;
-            stage.settle().await;
-            stage.assert_sound();
-        });
-    });
+    tracing::subscriber::with_default(subscriber, || play(what));
     logged.text()
+}
+
+/// Runs jobs through a pool, and removes it; answers with the log of that level.
+fn log_of_a_run(level: &str) -> String {
+    log_of(level, async || {
+        let stage = Stage::whole_without_log(31).await;
+        stage.settled_fixture(0, 3).await;
+        let template = json!({"template": {"spec": {
+            "restartPolicy": "Never",
+            "containers": [{"name": "runner", "image": "img:1",
+                "env": [{"name": "BODY", "value": BODY}]}],
+        }}});
+        stage.edit(template).await;
+        stage.settle().await;
+        stage.queue_jobs(JOBS, SET, Duration::from_secs(20));
+        stage
+            .until("all jobs are done", async || stage.jobs_done() == JOBS)
+            .await;
+        stage
+            .until("nobody is left", async || stage.runners().await.is_empty())
+            .await;
+        stage.delete_scale_set().await;
+        stage.settle().await;
+        stage.assert_sound();
+    })
 }
 
 #[test]
 fn at_debug_a_step_is_a_line_without_bodies_and_at_trace_it_is_all_there() {
     at_debug_a_step_is_a_line_that_names_what_happened_and_no_bodies();
     at_trace_it_is_all_there();
+    a_missing_right_is_one_warning_whoever_lacks_it();
 }
 
 fn at_debug_a_step_is_a_line_that_names_what_happened_and_no_bodies() {
@@ -90,4 +96,41 @@ fn at_debug_a_step_is_a_line_that_names_what_happened_and_no_bodies() {
 fn at_trace_it_is_all_there() {
     let log = log_of_a_run("trace");
     assert!(log.contains(BODY), "no patch of the template is shown");
+}
+
+/// Secrets are read by runners, by listeners, and for each call of the Actions service.
+fn a_missing_right_is_one_warning_whoever_lacks_it() {
+    let log = log_of("warn", async || {
+        let stage = Stage::whole_without_log(33).await;
+        stage.settled_fixture(1, 3).await;
+        stage
+            .until("one runs", async || stage.runner_pods().await.len() == 1)
+            .await;
+        let bindings = Api::<RoleBinding>::namespaced(stage.client.clone(), RUN);
+        let all = DeleteParams::default();
+        bindings
+            .delete("impresario-controller", &all)
+            .await
+            .unwrap();
+        stage.kill_controller();
+        stage.start_controller();
+        stage.pass(Duration::from_secs(60)).await;
+        stage.edit(json!({"runnerScaleSetName": "another"})).await;
+        stage.pass(Duration::from_secs(600)).await;
+    });
+    let told = log.lines().filter(|line| line.contains(" may not "));
+    let right = |line: &str| {
+        let from = line.find(" may not ").unwrap();
+        let to = line.find(": give it that right").unwrap();
+        line[from..to].to_owned()
+    };
+    let mut rights: Vec<String> = told.map(right).collect();
+    let secrets = rights
+        .iter()
+        .filter(|right| right.contains("get resource \"secrets\""));
+    assert_eq!(secrets.count(), 1, "{rights:#?}");
+    rights.sort();
+    let count = rights.len();
+    rights.dedup();
+    assert_eq!(rights.len(), count, "{rights:#?}");
 }

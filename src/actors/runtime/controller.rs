@@ -32,7 +32,7 @@ use crate::api::{
     AutoscalingListener, AutoscalingRunnerSet, EphemeralRunner, EphemeralRunnerSet, MissingFields,
 };
 use crate::clock::Clock;
-use crate::kube_io::{DRAIN, EventPublisher, Fence, KubeIo, Limiter};
+use crate::kube_io::{DRAIN, EventPublisher, Fence, KubeIo, Limiter, Refusals};
 use crate::messages::{EventNote, EventSeverity, Input, Kind, KubeObject, Object};
 use crate::metrics::Metrics;
 use crate::resources::ControllerSettings;
@@ -51,6 +51,8 @@ pub struct ControllerOptions {
     pub client: Client,
     /// Limit on requests to it.
     pub limiter: Arc<Limiter>,
+    /// The missing rights that were named already.
+    pub refusals: Refusals,
     /// What all writes pass.
     pub fence: Fence,
     /// The Actions service.
@@ -141,7 +143,9 @@ async fn run_once(
     let client = options.client.clone();
     let events = EventPublisher::new(client.clone(), options.clock.clone());
     let kube = KubeIo::new(client, options.limiter.clone(), options.metrics.clone())
-        .at_home_in(&options.settings.namespace);
+        .at_home_in(&options.settings.namespace)
+        .sharing(options.refusals.clone());
+    let events = events.sharing(options.refusals.clone());
     let services = Arc::new(Services {
         kube: kube.behind(options.fence.clone()),
         actions: options.actions.clone(),
