@@ -65,6 +65,9 @@ pub struct Unregistrar<K> {
     waiting: BTreeSet<usize>,
     work: BTreeMap<Claim, Work<K>>,
     answers: Vec<(K, Result<ActionsAnswer, ActionsError>)>,
+    /// The end of this runner's removal is met with a panic, as by a bug.
+    #[cfg(test)]
+    pub(super) tripwire: Option<i64>,
 }
 
 #[derive(Debug)]
@@ -103,6 +106,8 @@ impl<K: PartialEq> Unregistrar<K> {
             waiting: BTreeSet::new(),
             work: BTreeMap::new(),
             answers: Vec::new(),
+            #[cfg(test)]
+            tripwire: None,
         }
     }
 
@@ -157,6 +162,8 @@ impl<K: PartialEq> Unregistrar<K> {
         result: Result<ActionsAnswer, ActionsError>,
         now: Timestamp,
     ) {
+        #[cfg(test)]
+        assert_ne!(Some(claim.runner), self.tripwire, "a bug");
         let (Some(lane), Some(work)) = (
             self.tenants.get_mut(&claim.tenant),
             self.work.get_mut(&claim),
