@@ -24,6 +24,8 @@ pub trait Machine: Unpin + 'static {
     type Report: Brief + Clone + Debug + PartialEq + Send + Unpin + 'static;
     /// What its children tell it.
     type ChildReport: Brief + Coalesce + Clone + Debug + Send + Unpin + 'static;
+    /// What a step notes on its way, beside its effects, for its end.
+    type Notes: Default;
     /// What it wants of its children.
     type Directive: Brief + Clone + Debug + PartialEq + Send + 'static;
 

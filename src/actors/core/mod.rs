@@ -6,7 +6,10 @@
 
 pub mod backoff;
 mod brief;
+pub mod cached;
+pub mod difference;
 pub mod machine;
-pub mod owned;
+pub mod ownership;
 pub mod redact;
-pub mod tracked;
+pub mod step_context;
+pub mod wake;

@@ -7,6 +7,7 @@
 //! in `state` and `teardown`, how one is kept in `objects` and `secrets`, when the pod has to be
 //! made again in `pod`, `health`, `restarts` and `read_version`.
 
+mod context;
 mod health;
 mod objects;
 mod pod;
@@ -16,11 +17,10 @@ mod restarts;
 mod secrets;
 mod sources;
 mod state;
-mod step;
 mod teardown;
 #[cfg(test)]
 pub(super) mod tests;
 
-pub use super::core::owned::Verb;
+pub use super::core::cached::Verb;
+pub use context::{ListenerTag, Part};
 pub use state::ListenerMachine;
-pub use step::{ListenerTag, Part};

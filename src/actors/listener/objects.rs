@@ -9,9 +9,9 @@ use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Map, Value, json};
 
-use super::step::{Part, Step};
-use crate::actors::core::owned::{Owned, Ownership, Verb, owner_patch, ownership};
-use crate::actors::core::tracked::Presence;
+use super::context::{ListenerContext, Part};
+use crate::actors::core::cached::{Cached, Presence, Verb};
+use crate::actors::core::ownership::{Ownership, owner_patch, ownership};
 use crate::api::AutoscalingListener;
 use crate::api::constants::labels;
 use crate::messages::{EventSeverity, KubeObject, KubeRequest, ObjectRef};
@@ -49,45 +49,45 @@ pub enum Correction {
 
 /// Keeps `desired` in place. `correct` says what a live one lacks besides metadata.
 pub fn keep<T: KubeObject>(
-    slot: &mut Owned<T>,
+    slot: &mut Cached<T>,
     part: Part,
     al: &AutoscalingListener,
     desired: T,
     correct: impl FnOnce(&T, &T) -> Correction,
-    step: &mut Step,
+    ctx: &mut ListenerContext,
 ) -> Kept<T> {
     let target = desired.reference();
     let kept = match slot.presence().clone() {
         Presence::Unknown => {
-            step.read(slot, part, &target);
+            ctx.read_part(slot, part, &target);
             Kept::Missing
         }
         Presence::Absent => {
-            step.send(slot, part, Verb::Create, Some(""), || {
+            ctx.send_part(slot, part, Verb::Create, Some(""), || {
                 KubeRequest::Create(Arc::new(desired).into_object())
             });
             Kept::Missing
         }
-        Presence::Present(live) if may_keep(slot, part, al, &live, step) => {
-            set_right(slot, part, &live, &desired, correct, step)
+        Presence::Present(live) if may_keep(slot, part, al, &live, ctx) => {
+            set_right(slot, part, &live, &desired, correct, ctx)
         }
         Presence::Present(_) => Kept::Missing,
     };
-    step.trouble_with(slot, &target);
+    ctx.trouble_with(slot, &target);
     kept
 }
 
 /// Deletes the object of that name if it is ours. Says whether it is known to be gone.
 pub fn remove<T: KubeObject>(
-    slot: &mut Owned<T>,
+    slot: &mut Cached<T>,
     part: Part,
     al: &AutoscalingListener,
     target: &ObjectRef,
-    step: &mut Step,
+    ctx: &mut ListenerContext,
 ) -> bool {
     match slot.presence().clone() {
         Presence::Unknown => {
-            step.read(slot, part, target);
+            ctx.read_part(slot, part, target);
         }
         // one that is being created is about to be there
         Presence::Absent => return !slot.is_in_flight(),
@@ -97,28 +97,28 @@ pub fn remove<T: KubeObject>(
                 // of that name there is one that is not ours; ours is gone
                 Ownership::Foreign => return true,
                 _ if live.meta().deletion_timestamp.is_some() => {
-                    step.poll(slot, part, target, &uid);
+                    ctx.poll(slot, part, target, &uid);
                 }
                 _ => {
-                    delete(slot, part, live, None, step);
+                    delete(slot, part, live, None, ctx);
                 }
             }
         }
     }
-    step.trouble_with(slot, target);
+    ctx.trouble_with(slot, target);
     false
 }
 
 /// Sends the delete of exactly this object.
 pub fn delete<T: KubeObject>(
-    slot: &mut Owned<T>,
+    slot: &mut Cached<T>,
     part: Part,
     live: Arc<T>,
     grace: Option<u32>,
-    step: &mut Step,
+    ctx: &mut ListenerContext,
 ) -> bool {
     let uid = live.meta().uid.clone();
-    step.send(slot, part, Verb::Delete, Some(uid.clone()), || {
+    ctx.send_part(slot, part, Verb::Delete, Some(uid.clone()), || {
         KubeRequest::Delete {
             target: live.reference(),
             uid,
@@ -131,11 +131,11 @@ pub fn delete<T: KubeObject>(
 /// Whether the live object is ours, or may become ours. If not, it is waited for, removed, or
 /// named to a person.
 pub fn may_keep<T: KubeObject>(
-    slot: &mut Owned<T>,
+    slot: &mut Cached<T>,
     part: Part,
     al: &AutoscalingListener,
     live: &Arc<T>,
-    step: &mut Step,
+    ctx: &mut ListenerContext,
 ) -> bool {
     let target = live.reference();
     let uid = live.meta().uid.clone().unwrap_or_default();
@@ -147,23 +147,23 @@ pub fn may_keep<T: KubeObject>(
                 "{target} does not belong to the AutoscalingListener {name} and is in its \
                  way: remove or rename it"
             );
-            if step.is_news(&message) {
-                step.event(al, EventSeverity::Warning, "ForeignObject", message.clone());
+            if ctx.is_news(&message) {
+                ctx.event(al, EventSeverity::Warning, "ForeignObject", message.clone());
             }
-            step.trouble("ForeignObject", message);
-            step.poll(slot, part, &target, &uid);
+            ctx.trouble("ForeignObject", message);
+            ctx.poll(slot, part, &target, &uid);
             false
         }
         // no watch may show us the end of these
         _ if going && part != Part::Pod => {
-            step.poll(slot, part, &target, &uid);
+            ctx.poll(slot, part, &target, &uid);
             false
         }
         Ownership::Predecessors => {
             if !going {
-                delete(slot, part, live.clone(), None, step);
+                delete(slot, part, live.clone(), None, ctx);
             }
-            step.trouble(
+            ctx.trouble(
                 "Predecessor",
                 format!("{target} of an earlier listener still goes"),
             );
@@ -174,19 +174,19 @@ pub fn may_keep<T: KubeObject>(
 }
 
 fn set_right<T: KubeObject>(
-    slot: &mut Owned<T>,
+    slot: &mut Cached<T>,
     part: Part,
     live: &Arc<T>,
     desired: &T,
     correct: impl FnOnce(&T, &T) -> Correction,
-    step: &mut Step,
+    ctx: &mut ListenerContext,
 ) -> Kept<T> {
     let mut body = Map::new();
     match correct(live, desired) {
         Correction::None => {}
         Correction::Patch(content) => merge(&mut body, content),
         Correction::Recreate => {
-            delete(slot, part, live.clone(), None, step);
+            delete(slot, part, live.clone(), None, ctx);
             return Kept::Missing;
         }
     }
@@ -199,7 +199,7 @@ fn set_right<T: KubeObject>(
         };
     }
     let body = Value::Object(body);
-    step.send(slot, part, Verb::Patch, Some(body.to_string()), || {
+    ctx.send_part(slot, part, Verb::Patch, Some(body.to_string()), || {
         KubeRequest::Patch {
             target: live.reference(),
             body,

@@ -7,14 +7,14 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 use k8s_openapi::jiff::SignedDuration;
 use serde_json::{Map, Value};
 
+use super::context::{ListenerContext, Part};
 use super::health::{Cause, End, Health, Restarted, has_run, health, nothing_runs};
 use super::objects::{complete_metadata, delete, may_keep, remove};
 use super::restarts::{BuiltFrom, Restarts};
 use super::secrets::same_content;
 use super::state::ListenerMachine;
-use super::step::{Part, Step};
-use crate::actors::core::owned::{Difference, FREELY, Verb};
-use crate::actors::core::tracked::Presence;
+use crate::actors::core::cached::{FREELY, Presence, Verb};
+use crate::actors::core::difference::Difference;
 use crate::api::AutoscalingListener;
 use crate::api::constants::annotations::LISTENER_CONFIG_RESOURCE_VERSION as CONFIG_VERSION;
 use crate::clock::Timestamp;
@@ -31,66 +31,75 @@ impl ListenerMachine {
         &mut self,
         al: &AutoscalingListener,
         config: Option<&str>,
-        step: &mut Step,
+        ctx: &mut ListenerContext,
     ) {
         let target = self.pod_reference();
         match self.parts.pod.presence().clone() {
             Presence::Unknown => {
-                step.read(&mut self.parts.pod, Part::Pod, &target);
+                ctx.read_part(&mut self.parts.pod, Part::Pod, &target);
             }
-            Presence::Absent => self.make_pod(al, config, step),
+            Presence::Absent => self.make_pod(al, config, ctx),
             Presence::Present(pod) => {
-                if may_keep(&mut self.parts.pod, Part::Pod, al, &pod, step) {
-                    self.judge_pod(al, config, &pod, step);
+                if may_keep(&mut self.parts.pod, Part::Pod, al, &pod, ctx) {
+                    self.judge_pod(al, config, &pod, ctx);
                 }
             }
         }
-        step.trouble_with(&self.parts.pod, &target);
+        ctx.trouble_with(&self.parts.pod, &target);
     }
 
     /// Removes the pod. Says whether it is known to be gone.
-    pub(super) fn remove_pod(&mut self, al: &AutoscalingListener, step: &mut Step) -> bool {
+    pub(super) fn remove_pod(
+        &mut self,
+        al: &AutoscalingListener,
+        ctx: &mut ListenerContext,
+    ) -> bool {
         if let Some(pod) = self.parts.pod.get().cloned() {
             if let Health::Deleting(deadline) = health(&pod) {
-                self.wait_for_end(al, &pod, deadline, step);
+                self.wait_for_end(al, &pod, deadline, ctx);
                 return false;
             }
-            if nothing_runs(&pod) && may_keep(&mut self.parts.pod, Part::Pod, al, &pod, step) {
-                delete(&mut self.parts.pod, Part::Pod, pod, Some(0), step);
+            if nothing_runs(&pod) && may_keep(&mut self.parts.pod, Part::Pod, al, &pod, ctx) {
+                delete(&mut self.parts.pod, Part::Pod, pod, Some(0), ctx);
                 return false;
             }
         }
         let target = self.pod_reference();
-        remove(&mut self.parts.pod, Part::Pod, al, &target, step)
+        remove(&mut self.parts.pod, Part::Pod, al, &target, ctx)
     }
 
     fn pod_reference(&self) -> ObjectRef {
         ObjectRef::new(Kind::Pod, &self.namespace, &self.name)
     }
 
-    fn make_pod(&mut self, al: &AutoscalingListener, config: Option<&str>, step: &mut Step) {
+    fn make_pod(
+        &mut self,
+        al: &AutoscalingListener,
+        config: Option<&str>,
+        ctx: &mut ListenerContext,
+    ) {
         if let Some(uid) = self.restarts.vanished() {
-            self.note_end(al, &uid, &End::deleted(), step);
+            self.note_end(al, &uid, &End::deleted(), ctx);
         }
-        if config.is_some() && !step.reading {
+        if config.is_some() && !ctx.notes.reading {
             let from = self.built_from(al);
             self.restarts.may_build_from(from, same_content);
         }
-        if !self.restarts.may_create(step.now, &mut step.wake) {
+        if !self.restarts.may_create(ctx.now, &mut ctx.wake) {
             let (reason, message) = self.restarts.reason().cloned().unwrap_or_default();
-            let next = self.restarts.next().unwrap_or(step.now);
-            step.trouble(
+            let next = self.restarts.next().unwrap_or(ctx.now);
+            ctx.trouble(
                 &reason,
                 format!("{message}; the pod is made again at {next:.0}"),
             );
             return;
         }
-        let Some(version) = config.filter(|_| !step.reading) else {
+        let Some(version) = config.filter(|_| !ctx.notes.reading) else {
             return;
         };
         // the history of the pods is the brake here
         let settings = &self.settings;
-        step.send(&mut self.parts.pod, Part::Pod, Verb::Create, FREELY, || {
+        ctx.send_part(&mut self.parts.pod, Part::Pod, Verb::Create, FREELY, || {
             KubeRequest::Create(listener_pod(al, Some(version), settings).into())
         });
     }
@@ -100,24 +109,24 @@ impl ListenerMachine {
         al: &AutoscalingListener,
         config: Option<&str>,
         pod: &Arc<Pod>,
-        step: &mut Step,
+        ctx: &mut ListenerContext,
     ) {
         let uid = pod.metadata.uid.clone().unwrap_or_default();
         self.restarts.saw(&uid);
         match health(pod) {
             Health::Deleting(deadline) => {
-                self.note_end(al, &uid, &End::deleted(), step);
-                self.wait_for_end(al, pod, deadline, step);
+                self.note_end(al, &uid, &End::deleted(), ctx);
+                self.wait_for_end(al, pod, deadline, ctx);
             }
             Health::Ended(mut end) => {
                 if end.cause == Cause::Disruption && !has_run(pod) && !self.restarts.has_run(&uid) {
                     // a node that takes no pod in would have them made without end
                     end.cause = Cause::Crash;
                 }
-                self.note_end(al, &uid, &end, step);
-                step.trouble(&end.reason, end.message);
+                self.note_end(al, &uid, &end, ctx);
+                ctx.trouble(&end.reason, end.message);
                 let grace = nothing_runs(pod).then_some(0);
-                delete(&mut self.parts.pod, Part::Pod, pod.clone(), grace, step);
+                delete(&mut self.parts.pod, Part::Pod, pod.clone(), grace, ctx);
             }
             Health::Starting(reason) => {
                 let waits = (
@@ -125,19 +134,19 @@ impl ListenerMachine {
                     "the listener's pod starts".to_owned(),
                 );
                 let (reason, message) = reason.unwrap_or(waits);
-                step.trouble(&reason, message);
-                self.correct_pod(al, config, pod, step);
+                ctx.trouble(&reason, message);
+                self.correct_pod(al, config, pod, ctx);
             }
             Health::Running { since, before } => {
-                let since = since.unwrap_or(step.now);
+                let since = since.unwrap_or(ctx.now);
                 if let Some(restarted) = before
-                    && !Restarts::is_healthy(step.now, since)
+                    && !Restarts::is_healthy(ctx.now, since)
                 {
-                    self.note_restart(al, &uid, &restarted, step);
+                    self.note_restart(al, &uid, &restarted, ctx);
                 }
                 self.restarts
-                    .running_since(step.now, &uid, since, &mut step.wake);
-                self.correct_pod(al, config, pod, step);
+                    .running_since(ctx.now, &uid, since, &mut ctx.wake);
+                self.correct_pod(al, config, pod, ctx);
             }
         }
     }
@@ -151,20 +160,26 @@ impl ListenerMachine {
     }
 
     /// Takes the end of a pod into account, once.
-    fn note_end(&mut self, al: &AutoscalingListener, uid: &str, end: &End, step: &mut Step) {
+    fn note_end(
+        &mut self,
+        al: &AutoscalingListener,
+        uid: &str,
+        end: &End,
+        ctx: &mut ListenerContext,
+    ) {
         if end.cause == Cause::ScaleSetGone {
             // the scale set looks into it, which takes it less than the wait
             self.restarts.give_time();
         }
         let from = self.built_from(al);
-        if !self.restarts.ended(step.now, uid, end, from) {
+        if !self.restarts.ended(ctx.now, uid, end, from) {
             return;
         }
         let next = match self.restarts.next() {
             Some(time) => format!("the listener's pod is made again not before {time:.0}"),
             None => "the listener's pod is made again at once".to_owned(),
         };
-        self.tell_end(al, uid.to_owned(), end, &next, step);
+        self.tell_end(al, uid.to_owned(), end, &next, ctx);
     }
 
     /// Takes into account that the node has started a listener again that had ended, once.
@@ -173,12 +188,12 @@ impl ListenerMachine {
         al: &AutoscalingListener,
         uid: &str,
         restarted: &Restarted,
-        step: &mut Step,
+        ctx: &mut ListenerContext,
     ) {
         let Restarted { end, count } = restarted;
         if self.restarts.restarted(uid, *count, end) {
             let next = "the node has started it again in the same pod";
-            self.tell_end(al, format!("{uid}/{count}"), end, next, step);
+            self.tell_end(al, format!("{uid}/{count}"), end, next, ctx);
         }
     }
 
@@ -189,7 +204,7 @@ impl ListenerMachine {
         which: String,
         end: &End,
         next: &str,
-        step: &mut Step,
+        ctx: &mut ListenerContext,
     ) {
         let failed = end.cause != Cause::Disruption;
         if end.cause == Cause::ScaleSetGone || (failed && self.restarts.is_doubtful()) {
@@ -198,8 +213,8 @@ impl ListenerMachine {
         // it may have ended because what it was built from is out of date
         self.refresh_sources();
         let text = format!("{}: {}; {next}", end.reason, end.message);
-        step.event(al, EventSeverity::Warning, "ListenerRestarted", text);
-        step.recreation(label_of_end(end));
+        ctx.event(al, EventSeverity::Warning, "ListenerRestarted", text);
+        ctx.count_recreation(label_of_end(end));
     }
 
     /// Ends a pod that differs from the desired one where a live pod cannot be changed, or brings
@@ -210,7 +225,7 @@ impl ListenerMachine {
         al: &AutoscalingListener,
         config: Option<&str>,
         pod: &Arc<Pod>,
-        step: &mut Step,
+        ctx: &mut ListenerContext,
     ) {
         let Some(version) = config else { return };
         let mut desired = listener_pod(al, Some(version), &self.settings);
@@ -219,7 +234,7 @@ impl ListenerMachine {
             if let Some(annotations) = &mut desired.metadata.annotations {
                 annotations.remove(CONFIG_VERSION);
             }
-            self.correct_metadata(pod, &desired, step);
+            self.correct_metadata(pod, &desired, ctx);
             return;
         };
         let uid = pod.metadata.uid.clone();
@@ -234,16 +249,16 @@ impl ListenerMachine {
         let slot = &mut self.parts.pod;
         let what = Some(&difference.text);
         let uid = pod.metadata.uid.as_deref().unwrap_or_default();
-        if step.send(slot, Part::Pod, Verb::Delete, what, delete)
+        if ctx.send_part(slot, Part::Pod, Verb::Delete, what, delete)
             && self.restarts.replaced(uid, "Drift", &difference.text)
         {
             let message = format!("the listener's pod is made again: {}", difference.text);
-            step.event(al, EventSeverity::Normal, "ListenerRecreated", message);
-            step.recreation(difference.reason);
+            ctx.event(al, EventSeverity::Normal, "ListenerRecreated", message);
+            ctx.count_recreation(difference.reason);
         }
     }
 
-    fn correct_metadata(&mut self, pod: &Arc<Pod>, desired: &Pod, step: &mut Step) {
+    fn correct_metadata(&mut self, pod: &Arc<Pod>, desired: &Pod, ctx: &mut ListenerContext) {
         let mut body = Map::new();
         let lock = complete_metadata(&mut body, &pod.metadata, &desired.metadata);
         if body.is_empty() {
@@ -251,7 +266,7 @@ impl ListenerMachine {
         }
         let body = Value::Object(body);
         let slot = &mut self.parts.pod;
-        step.send(slot, Part::Pod, Verb::Patch, Some(body.to_string()), || {
+        ctx.send_part(slot, Part::Pod, Verb::Patch, Some(body.to_string()), || {
             KubeRequest::Patch {
                 target: pod.reference(),
                 body,
@@ -268,28 +283,28 @@ impl ListenerMachine {
         al: &AutoscalingListener,
         pod: &Arc<Pod>,
         deadline: Timestamp,
-        step: &mut Step,
+        ctx: &mut ListenerContext,
     ) {
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
         let node = node.unwrap_or("none");
         let name = &self.name;
-        step.trouble(
+        ctx.trouble(
             "PodTerminating",
             format!("the old pod {name} on node {node} is still being deleted"),
         );
         let hangs_at = deadline.saturating_add(HANGS_AFTER).unwrap_or(deadline);
-        if hangs_at > step.now {
-            step.wake.at(hangs_at);
+        if hangs_at > ctx.now {
+            ctx.wake_at(hangs_at);
         } else {
             let message = format!(
                 "pod {name} hangs in deletion; if its node {node} is lost, remove the node or \
                  force the deletion, or start the controller with --force-delete-lost-pods-after"
             );
-            if step.is_news(&message) {
-                step.event(al, EventSeverity::Warning, "ListenerStuck", message);
+            if ctx.is_news(&message) {
+                ctx.event(al, EventSeverity::Warning, "ListenerStuck", message);
             }
         }
-        self.force_end(al, pod, deadline, step);
+        self.force_end(al, pod, deadline, ctx);
     }
 
     fn force_end(
@@ -297,7 +312,7 @@ impl ListenerMachine {
         al: &AutoscalingListener,
         pod: &Arc<Pod>,
         deadline: Timestamp,
-        step: &mut Step,
+        ctx: &mut ListenerContext,
     ) {
         let forced = pod.metadata.deletion_grace_period_seconds == Some(0);
         let Some(wait) = self.settings.force_delete_lost_pods_after else {
@@ -307,11 +322,11 @@ impl ListenerMachine {
         if forced {
             return;
         }
-        if due > step.now {
-            step.wake.at(due);
-        } else if delete(&mut self.parts.pod, Part::Pod, pod.clone(), Some(0), step) {
+        if due > ctx.now {
+            ctx.wake_at(due);
+        } else if delete(&mut self.parts.pod, Part::Pod, pod.clone(), Some(0), ctx) {
             let message = format!("pod {} was removed without waiting for its node", self.name);
-            step.event(al, EventSeverity::Warning, "ListenerForceDeleted", message);
+            ctx.event(al, EventSeverity::Warning, "ListenerForceDeleted", message);
         }
     }
 }

@@ -1,20 +1,20 @@
 //! What a scale set hears of its listener.
 
+use super::context::ListenerContext;
 use super::health::{Health, health};
 use super::state::ListenerMachine;
-use super::step::Step;
 use crate::api::constants::annotations::LISTENER_CONFIG_RESOURCE_VERSION;
 use crate::messages::ListenerReport;
 
 impl ListenerMachine {
     /// Tells the scale set what has changed for it.
-    pub(super) fn report(&mut self, step: &mut Step) {
+    pub(super) fn report(&mut self, ctx: &mut ListenerContext) {
         let ready = self.is_ready();
-        if ready && step.trouble.is_none() {
+        if ready && ctx.notes.trouble.is_none() {
             // what is wrong the next time is news again
-            step.announced.clear();
+            ctx.notes.announced.clear();
         }
-        let trouble = step.trouble.take();
+        let trouble = ctx.notes.trouble.take();
         // that there is none is said once, in the end: one whose state has to be read again
         // after a lost answer may be there, and of one that is gone there may be remains
         let Some(listener) = self.newest_copy() else {
@@ -40,7 +40,7 @@ impl ListenerMachine {
         };
         if self.reported.as_ref() != Some(&report) {
             self.reported = Some(report.clone());
-            step.report(report);
+            ctx.report(report);
         }
     }
 

@@ -7,7 +7,7 @@ use k8s_openapi::jiff::SignedDuration;
 
 use super::health::{Cause, End};
 use crate::actors::core::backoff::RECREATION;
-use crate::actors::core::owned::Wake;
+use crate::actors::core::wake::Wake;
 use crate::api::AutoscalingListenerStatus;
 use crate::clock::Timestamp;
 

@@ -8,11 +8,11 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use serde_json::{Map, Value, json};
 
+use super::context::{ListenerContext, Part};
 use super::health::running_since;
 use super::objects::{Correction, Kept, keep};
 use super::state::ListenerMachine;
-use super::step::{Part, Step};
-use crate::actors::core::owned::Owned;
+use crate::actors::core::cached::Cached;
 use crate::api::AutoscalingListener;
 use crate::messages::KubeObject;
 use crate::resources::{ConfigError, Sources, listener_config_secret, listener_proxy_secret};
@@ -28,25 +28,25 @@ impl ListenerMachine {
         &mut self,
         al: &AutoscalingListener,
         sources: &Sources,
-        step: &mut Step,
+        ctx: &mut ListenerContext,
     ) -> Option<String> {
         let (proxy, mut desired) = match self.build_secrets(al, sources) {
             Ok(built) => built,
             Err(error) => {
                 let (reason, message) = (word(&error), error.to_string());
                 self.problem = Some((reason.to_owned(), message.clone()));
-                step.trouble(reason, message);
+                ctx.trouble(reason, message);
                 return None;
             }
         };
         // only now: a step that comes less far knows nothing about it
         self.problem = None;
         if let Some(proxy) = proxy {
-            let version = self.keep_secret(Part::ProxySecret, al, proxy, step)?;
+            let version = self.keep_secret(Part::ProxySecret, al, proxy, ctx)?;
             let annotations = desired.metadata.annotations.get_or_insert_default();
             annotations.insert(PROXY_VERSION.to_owned(), version);
         }
-        self.keep_secret(Part::ConfigSecret, al, desired, step)
+        self.keep_secret(Part::ConfigSecret, al, desired, ctx)
     }
 
     /// The proxy Secret, where there is to be one, and the config Secret.
@@ -67,17 +67,17 @@ impl ListenerMachine {
         part: Part,
         al: &AutoscalingListener,
         desired: Secret,
-        step: &mut Step,
+        ctx: &mut ListenerContext,
     ) -> Option<String> {
         let period = self.sync_period();
         let slot = match part {
             Part::ProxySecret => &mut self.parts.proxy_secret,
             _ => &mut self.parts.config_secret,
         };
-        if slot.get().is_some() && slot.is_stale(step.now, period, &mut step.wake) {
-            step.read(slot, part, &desired.reference());
+        if slot.get().is_some() && slot.is_stale(ctx.now, period, &mut ctx.wake) {
+            ctx.read_part(slot, part, &desired.reference());
         }
-        let Kept::Settled(live) = keep(slot, part, al, desired, correct_secret, step) else {
+        let Kept::Settled(live) = keep(slot, part, al, desired, correct_secret, ctx) else {
             return None;
         };
         let confirmed = slot.confirmed();
@@ -93,7 +93,7 @@ impl ListenerMachine {
     pub(super) fn refresh_sources(&mut self) {
         self.sources.refresh();
         let secrets = [&mut self.parts.proxy_secret, &mut self.parts.config_secret];
-        secrets.into_iter().for_each(Owned::distrust);
+        secrets.into_iter().for_each(Cached::distrust);
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::jiff::SignedDuration;
 
-use super::step::{ListenerTag, Step};
+use super::context::{ListenerContext, ListenerTag};
 use crate::actors::core::backoff::Schedule;
 use crate::clock::Timestamp;
 use crate::messages::{
@@ -75,7 +75,7 @@ impl SourceReader {
         &mut self,
         wanted: Vec<ObjectRef>,
         period: SignedDuration,
-        step: &mut Step,
+        ctx: &mut ListenerContext,
     ) -> Option<Sources> {
         let wanted: BTreeSet<ObjectRef> = wanted.into_iter().collect();
         self.known.retain(|name, _| wanted.contains(name));
@@ -83,9 +83,9 @@ impl SourceReader {
         let mut complete = true;
         for name in wanted {
             let source = self.known.entry(name.clone()).or_default();
-            source.read_if_due(&name, period, step);
-            step.reading |= source.in_flight;
-            complete &= source.collect(&name, &mut sources, step);
+            source.read_if_due(&name, period, ctx);
+            ctx.notes.reading |= source.in_flight;
+            complete &= source.collect(&name, &mut sources, ctx);
         }
         complete.then_some(sources)
     }
@@ -124,7 +124,7 @@ impl SourceReader {
 }
 
 impl Source {
-    fn read_if_due(&mut self, name: &ObjectRef, period: SignedDuration, step: &mut Step) {
+    fn read_if_due(&mut self, name: &ObjectRef, period: SignedDuration, ctx: &mut ListenerContext) {
         let due = match self.due {
             Due::Now => None,
             Due::APeriodAfter(time) => Some(time.saturating_add(period).unwrap_or(time)),
@@ -132,24 +132,24 @@ impl Source {
         };
         match due {
             _ if self.in_flight => {}
-            Some(time) if time > step.now => step.wake.at(time),
+            Some(time) if time > ctx.now => ctx.wake_at(time),
             _ => {
                 self.in_flight = true;
                 let tag = ListenerTag::Source(name.clone());
                 let request = KubeRequest::Get(name.clone());
-                step.effects.push(Effect::Kube(tag, request));
+                ctx.push(Effect::Kube(tag, request));
             }
         }
     }
 
     /// Adds the source to the others. Says whether its state is known.
-    fn collect(&self, name: &ObjectRef, sources: &mut Sources, step: &mut Step) -> bool {
+    fn collect(&self, name: &ObjectRef, sources: &mut Sources, ctx: &mut ListenerContext) -> bool {
         match &self.state {
             State::Unread => return false,
             State::Read(object) => sources.insert(object),
             State::Missing => {}
             State::Failed(error) => {
-                step.trouble(UNREADABLE, unreadable(name, error));
+                ctx.trouble(UNREADABLE, unreadable(name, error));
                 return false;
             }
         }

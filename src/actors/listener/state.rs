@@ -8,13 +8,12 @@ use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::jiff::SignedDuration;
 use serde_json::json;
 
+use super::context::{ListenerContext, ListenerNotes, ListenerTag, Part};
 use super::objects::{correct_role, correct_role_binding, correct_service_account, keep};
 use super::read_version::ReadVersion;
 use super::restarts::Restarts;
 use super::sources::SourceReader;
-use super::step::{ListenerTag, Part, Step};
-use crate::actors::core::owned::{Owned, Verb};
-use crate::actors::core::tracked::Presence;
+use crate::actors::core::cached::{Cached, Presence, Verb};
 use crate::actors::{EffectOf, InputOf, Machine};
 use crate::api::constants::finalizers;
 use crate::api::{AutoscalingListener, AutoscalingListenerPhase};
@@ -38,7 +37,7 @@ pub struct ListenerMachine {
     pub(super) namespace: String,
     pub(super) name: String,
     pub(super) settings: Arc<ControllerSettings>,
-    pub(super) al: Owned<AutoscalingListener>,
+    pub(super) al: Cached<AutoscalingListener>,
     /// The newest copy that was ever seen; what it needed is removed when it is gone.
     last_seen: Option<Arc<AutoscalingListener>>,
     pub(super) parts: Parts,
@@ -59,15 +58,15 @@ pub struct ListenerMachine {
 /// The objects that a listener consists of.
 #[derive(Debug, Default)]
 pub struct Parts {
-    pub service_account: Owned<ServiceAccount>,
-    pub role: Owned<Role>,
-    pub role_binding: Owned<RoleBinding>,
-    pub proxy_secret: Owned<Secret>,
-    pub config_secret: Owned<Secret>,
+    pub service_account: Cached<ServiceAccount>,
+    pub role: Cached<Role>,
+    pub role_binding: Cached<RoleBinding>,
+    pub proxy_secret: Cached<Secret>,
+    pub config_secret: Cached<Secret>,
     /// What the listener has read of these two.
     pub proxy_read: ReadVersion,
     pub config_read: ReadVersion,
-    pub pod: Owned<Pod>,
+    pub pod: Cached<Pod>,
 }
 
 impl Machine for ListenerMachine {
@@ -77,16 +76,18 @@ impl Machine for ListenerMachine {
     type Report = ListenerReport;
     type ChildReport = NoReport;
     type Directive = NoDirective;
+    type Notes = ListenerNotes;
 
     fn step(&mut self, now: Timestamp, input: InputOf<Self>) -> Vec<EffectOf<Self>> {
         if self.stopped {
             return Vec::new();
         }
         self.take(now, input);
-        let mut step = Step::new(now, std::mem::take(&mut self.announced));
-        self.evaluate(&mut step);
-        self.announced = std::mem::take(&mut step.announced);
-        step.into_effects()
+        let mut ctx = ListenerContext::new(now);
+        ctx.notes.announced = std::mem::take(&mut self.announced);
+        self.evaluate(&mut ctx);
+        self.announced = std::mem::take(&mut ctx.notes.announced);
+        ctx.into_effects()
     }
 }
 
@@ -102,7 +103,7 @@ impl ListenerMachine {
             namespace: namespace.into(),
             name: name.into(),
             settings,
-            al: Owned::default(),
+            al: Cached::default(),
             last_seen: None,
             parts: Parts::default(),
             sources: SourceReader::default(),
@@ -208,7 +209,7 @@ impl ListenerMachine {
         }
     }
 
-    fn secret_named(&mut self, name: &str) -> Option<&mut Owned<Secret>> {
+    fn secret_named(&mut self, name: &str) -> Option<&mut Cached<Secret>> {
         if name == listener_config_secret_name(&self.name) {
             Some(&mut self.parts.config_secret)
         } else if name == listener_proxy_secret_name(&self.name) {
@@ -257,22 +258,22 @@ impl ListenerMachine {
 
     // === looking at the state ===
 
-    fn evaluate(&mut self, step: &mut Step) {
+    fn evaluate(&mut self, ctx: &mut ListenerContext) {
         match self.al.presence().clone() {
             Presence::Unknown => {
                 let target = self.al_reference();
-                step.read(&mut self.al, Part::Listener, &target);
+                ctx.read_part(&mut self.al, Part::Listener, &target);
             }
             Presence::Absent => {
-                self.end(step);
+                self.end(ctx);
                 return;
             }
             Presence::Present(al) if al.metadata.deletion_timestamp.is_some() => {
-                self.delete(&al, step);
+                self.delete(&al, ctx);
             }
-            Presence::Present(al) => self.keep(&al, step),
+            Presence::Present(al) => self.keep(&al, ctx),
         }
-        self.report(step);
+        self.report(ctx);
     }
 
     /// The AutoscalingListener as it was seen last.
@@ -286,15 +287,15 @@ impl ListenerMachine {
 
     /// The AutoscalingListener is gone. Roles have no owner that would take them along, so all
     /// is removed here if somebody forced the finalizer off.
-    fn end(&mut self, step: &mut Step) {
+    fn end(&mut self, ctx: &mut ListenerContext) {
         if let Some(al) = self.last_seen.clone()
-            && !self.tear_down(&al, step)
+            && !self.tear_down(&al, ctx)
         {
-            self.report(step);
+            self.report(ctx);
             return;
         }
         self.stopped = true;
-        step.report(ListenerReport {
+        ctx.report(ListenerReport {
             name: self.name.clone(),
             listener: None,
             has_pod: false,
@@ -303,27 +304,27 @@ impl ListenerMachine {
             problem: None,
             missed_scale_set: None,
         });
-        step.effects.push(Effect::Stop);
+        ctx.push(Effect::Stop);
     }
 
-    fn delete(&mut self, al: &Arc<AutoscalingListener>, step: &mut Step) {
-        if !self.tear_down(al, step) {
+    fn delete(&mut self, al: &Arc<AutoscalingListener>, ctx: &mut ListenerContext) {
+        if !self.tear_down(al, ctx) {
             return;
         }
         let known = al.metadata.finalizers.as_deref().unwrap_or_default();
         let ours = |name: &&String| *name == finalizers::AUTOSCALING_LISTENER;
         if known.iter().any(|name| ours(&name)) {
             let rest: Vec<_> = known.iter().filter(|name| !ours(name)).collect();
-            self.patch_finalizers(al, json!(rest), step);
+            self.patch_finalizers(al, json!(rest), ctx);
         } else {
             let uid = al.metadata.uid.as_deref().unwrap_or_default();
-            step.poll(&mut self.al, Part::Listener, &al.reference(), uid);
+            ctx.poll(&mut self.al, Part::Listener, &al.reference(), uid);
         }
     }
 
-    fn keep(&mut self, al: &Arc<AutoscalingListener>, step: &mut Step) {
+    fn keep(&mut self, al: &Arc<AutoscalingListener>, ctx: &mut ListenerContext) {
         if self.orphaned {
-            super::objects::delete(&mut self.al, Part::Listener, al.clone(), None, step);
+            super::objects::delete(&mut self.al, Part::Listener, al.clone(), None, ctx);
             return;
         }
         let known = al.metadata.finalizers.as_deref().unwrap_or_default();
@@ -333,27 +334,27 @@ impl ListenerMachine {
         {
             let mut all: Vec<&str> = known.iter().map(String::as_str).collect();
             all.push(finalizers::AUTOSCALING_LISTENER);
-            self.patch_finalizers(al, json!(all), step);
-            step.trouble_with(&self.al, &al.reference());
+            self.patch_finalizers(al, json!(all), ctx);
+            ctx.trouble_with(&self.al, &al.reference());
             return;
         }
         if al.spec.phase == Some(AutoscalingListenerPhase::Stopped) {
-            self.tear_down(al, step);
+            self.tear_down(al, ctx);
         } else {
-            self.keep_parts(al, step);
+            self.keep_parts(al, ctx);
         }
-        self.keep_status(al, step);
+        self.keep_status(al, ctx);
     }
 
     fn patch_finalizers(
         &mut self,
         al: &AutoscalingListener,
         finalizers: serde_json::Value,
-        step: &mut Step,
+        ctx: &mut ListenerContext,
     ) {
         let body = json!({ "metadata": { "finalizers": finalizers } });
         let what = Some(body.to_string());
-        step.send(&mut self.al, Part::Listener, Verb::Patch, what, || {
+        ctx.send_part(&mut self.al, Part::Listener, Verb::Patch, what, || {
             KubeRequest::Patch {
                 target: al.reference(),
                 body,
@@ -364,27 +365,27 @@ impl ListenerMachine {
     }
 
     /// One after the other, each needing those before it.
-    fn keep_parts(&mut self, al: &AutoscalingListener, step: &mut Step) {
-        self.read_unknown(al, step);
-        let period = if self.restarts.waits(step.now) {
+    fn keep_parts(&mut self, al: &AutoscalingListener, ctx: &mut ListenerContext) {
+        self.read_unknown(al, ctx);
+        let period = if self.restarts.waits(ctx.now) {
             WAITING_PERIOD.min(self.sync_period())
         } else {
             self.sync_period()
         };
-        let sources = self.sources.gather(listener_sources(al), period, step);
+        let sources = self.sources.gather(listener_sources(al), period, ctx);
         if let Some(refused) = self.sources.refused() {
             self.problem = Some(refused);
         }
-        let access = self.keep_access(al, step);
+        let access = self.keep_access(al, ctx);
         let config = match sources {
-            Some(sources) if access => self.keep_secrets(al, &sources, step),
+            Some(sources) if access => self.keep_secrets(al, &sources, ctx),
             _ => None,
         };
-        self.keep_pod(al, config.as_deref(), step);
+        self.keep_pod(al, config.as_deref(), ctx);
     }
 
     /// At the start all are read at the same time.
-    fn read_unknown(&mut self, al: &AutoscalingListener, step: &mut Step) {
+    fn read_unknown(&mut self, al: &AutoscalingListener, ctx: &mut ListenerContext) {
         let here = |kind, name: &str| ObjectRef::new(kind, &self.namespace, name);
         let there = |kind| {
             let namespace = &al.spec.autoscaling_runner_set_namespace;
@@ -400,19 +401,19 @@ impl ListenerMachine {
             &mut parts.service_account,
             Part::ServiceAccount,
             &account,
-            step,
+            ctx,
         );
-        read_if_unknown(&mut parts.role, Part::Role, &role, step);
-        read_if_unknown(&mut parts.role_binding, Part::RoleBinding, &binding, step);
+        read_if_unknown(&mut parts.role, Part::Role, &role, ctx);
+        read_if_unknown(&mut parts.role_binding, Part::RoleBinding, &binding, ctx);
         if al.spec.proxy.is_some() {
-            read_if_unknown(&mut parts.proxy_secret, Part::ProxySecret, &proxy, step);
+            read_if_unknown(&mut parts.proxy_secret, Part::ProxySecret, &proxy, ctx);
         }
-        read_if_unknown(&mut parts.config_secret, Part::ConfigSecret, &config, step);
-        read_if_unknown(&mut parts.pod, Part::Pod, &pod, step);
+        read_if_unknown(&mut parts.config_secret, Part::ConfigSecret, &config, ctx);
+        read_if_unknown(&mut parts.pod, Part::Pod, &pod, ctx);
     }
 
     /// Says whether the pod has an identity and its permissions.
-    fn keep_access(&mut self, al: &AutoscalingListener, step: &mut Step) -> bool {
+    fn keep_access(&mut self, al: &AutoscalingListener, ctx: &mut ListenerContext) -> bool {
         let parts = &mut self.parts;
         keep(
             &mut parts.service_account,
@@ -420,7 +421,7 @@ impl ListenerMachine {
             al,
             listener_service_account(al),
             correct_service_account,
-            step,
+            ctx,
         )
         .exists()
             && keep(
@@ -429,7 +430,7 @@ impl ListenerMachine {
                 al,
                 listener_role(al),
                 correct_role,
-                step,
+                ctx,
             )
             .exists()
             && keep(
@@ -438,12 +439,12 @@ impl ListenerMachine {
                 al,
                 listener_role_binding(al),
                 correct_role_binding,
-                step,
+                ctx,
             )
             .exists()
     }
 
-    fn keep_status(&mut self, al: &AutoscalingListener, step: &mut Step) {
+    fn keep_status(&mut self, al: &AutoscalingListener, ctx: &mut ListenerContext) {
         let wanted = self.restarts.status();
         if al.status.clone().unwrap_or_default() == wanted {
             return;
@@ -453,7 +454,7 @@ impl ListenerMachine {
             "lastRestartReason": wanted.last_restart_reason,
         } });
         let what = Some(body.to_string());
-        step.send(&mut self.al, Part::Listener, Verb::Patch, what, || {
+        ctx.send_part(&mut self.al, Part::Listener, Verb::Patch, what, || {
             KubeRequest::patch_status(al.reference(), body)
         });
     }
@@ -473,13 +474,13 @@ impl Parts {
 }
 
 fn read_if_unknown<T: KubeObject>(
-    slot: &mut Owned<T>,
+    slot: &mut Cached<T>,
     part: Part,
     target: &ObjectRef,
-    step: &mut Step,
+    ctx: &mut ListenerContext,
 ) {
     if slot.is_unknown() {
-        step.read(slot, part, target);
+        ctx.read_part(slot, part, target);
     }
 }
 

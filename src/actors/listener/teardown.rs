@@ -1,9 +1,9 @@
 //! Taking everything down that a listener needs, because it is stopped or its
 //! AutoscalingListener goes.
 
+use super::context::{ListenerContext, Part};
 use super::objects::remove;
 use super::state::ListenerMachine;
-use super::step::{Part, Step};
 use crate::api::AutoscalingListener;
 use crate::messages::{Kind, ObjectRef};
 use crate::resources::{listener_config_secret_name, listener_proxy_secret_name};
@@ -11,10 +11,14 @@ use crate::resources::{listener_config_secret_name, listener_proxy_secret_name};
 impl ListenerMachine {
     /// Removes the pod, and once it is gone all the rest: a listener that ends needs its
     /// permissions to finish the message in hand. Says whether everything is gone.
-    pub(super) fn tear_down(&mut self, al: &AutoscalingListener, step: &mut Step) -> bool {
+    pub(super) fn tear_down(
+        &mut self,
+        al: &AutoscalingListener,
+        ctx: &mut ListenerContext,
+    ) -> bool {
         self.restarts.rest();
         self.problem = None;
-        if !self.remove_pod(al, step) {
+        if !self.remove_pod(al, ctx) {
             return false;
         }
         let parts = &mut self.parts;
@@ -34,23 +38,23 @@ impl ListenerMachine {
                 Part::ConfigSecret,
                 al,
                 &config,
-                step,
+                ctx,
             ),
-            remove(&mut parts.proxy_secret, Part::ProxySecret, al, &proxy, step),
+            remove(&mut parts.proxy_secret, Part::ProxySecret, al, &proxy, ctx),
             remove(
                 &mut parts.role_binding,
                 Part::RoleBinding,
                 al,
                 &role_binding,
-                step,
+                ctx,
             ),
-            remove(&mut parts.role, Part::Role, al, &role, step),
+            remove(&mut parts.role, Part::Role, al, &role, ctx),
             remove(
                 &mut parts.service_account,
                 Part::ServiceAccount,
                 al,
                 &account,
-                step,
+                ctx,
             ),
         ];
         gone.iter().all(|gone| *gone)

@@ -1,25 +1,25 @@
 //! Calls to the Actions service about the runner's registration, and what their ends mean.
 
 use super::deletion::is_denied;
-use super::machine::{Asked, Own, RunnerMachine, Tag};
+use super::machine::{Asked, Own, RunnerMachine, RunnerTag};
 use super::registration::{Call, Removal, Standing};
-use super::turn::Turn;
 use super::view;
+use crate::actors::core::step_context::StepContext;
 use crate::api::EphemeralRunner;
 use crate::messages::{ActionsAnswer, ActionsCall, ActionsError, ActionsRequest, Effect, Refusal};
 use crate::resources;
 
 impl RunnerMachine {
     /// Sends a call to the Actions service. A removal goes through the unregistrar.
-    pub(super) fn call(&mut self, er: &EphemeralRunner, call: Call, turn: &mut Turn<Self>) {
-        if !self.registration.is_free(turn.now) {
+    pub(super) fn call(&mut self, er: &EphemeralRunner, call: Call, ctx: &mut StepContext<Self>) {
+        if !self.registration.is_free(ctx.now) {
             return;
         }
         self.registration.begin(call);
         let tenant = resources::tenant_of_runner(er);
         match call {
-            Call::Generate => turn.actions(
-                Tag::Generate,
+            Call::Generate => ctx.actions(
+                RunnerTag::Generate,
                 tenant,
                 ActionsCall::GenerateJitConfig {
                     scale_set_id: er.spec.runner_scale_set_id,
@@ -27,15 +27,15 @@ impl RunnerMachine {
                     work_folder: resources::work_folder(er),
                 },
             ),
-            Call::Find => turn.actions(
-                Tag::Find,
+            Call::Find => ctx.actions(
+                RunnerTag::Find,
                 tenant,
                 ActionsCall::FindRunner {
                     name: self.name.clone(),
                 },
             ),
-            Call::Remove(id) => turn.push(Effect::Unregister(
-                Tag::Remove,
+            Call::Remove(id) => ctx.push(Effect::Unregister(
+                RunnerTag::Remove,
                 ActionsRequest {
                     tenant,
                     call: ActionsCall::RemoveRunner { id },
@@ -46,31 +46,31 @@ impl RunnerMachine {
 
     /// Says whether there is a registration whose id is known; goes and looks where that is
     /// not certain: in the Secret, then by name.
-    pub(super) fn seek_id(&mut self, er: &EphemeralRunner, turn: &mut Turn<Self>) -> bool {
+    pub(super) fn seek_id(&mut self, er: &EphemeralRunner, ctx: &mut StepContext<Self>) -> bool {
         if self.registration.standing == Standing::Unknown && !self.registration.is_calling() {
             match self.own_secret(er) {
-                Own::Unknown if is_denied(&self.secret) => self.call(er, Call::Find, turn),
-                Own::Unknown => self.read_secret(turn),
+                Own::Unknown if is_denied(&self.secret) => self.call(er, Call::Find, ctx),
+                Own::Unknown => self.read_secret(ctx),
                 Own::Ours(secret) => match resources::read_jit_secret(&secret) {
                     Ok(record) => self.registration.learn(Some(record.runner_id)),
-                    Err(_) => self.call(er, Call::Find, turn),
+                    Err(_) => self.call(er, Call::Find, ctx),
                 },
-                Own::Absent | Own::Foreign => self.call(er, Call::Find, turn),
+                Own::Absent | Own::Foreign => self.call(er, Call::Find, ctx),
             }
         }
         self.registration.id().is_some()
     }
 
-    pub(super) fn ask_removal(&mut self, er: &EphemeralRunner, turn: &mut Turn<Self>) {
+    pub(super) fn ask_removal(&mut self, er: &EphemeralRunner, ctx: &mut StepContext<Self>) {
         if let Some(id) = self.registration.id() {
-            self.call(er, Call::Remove(id), turn);
+            self.call(er, Call::Remove(id), ctx);
         }
     }
 
     /// Has the service take the registration back. Says whether there is none any more.
-    pub(super) fn take_back(&mut self, er: &EphemeralRunner, turn: &mut Turn<Self>) -> bool {
-        if self.seek_id(er, turn) {
-            self.ask_removal(er, turn);
+    pub(super) fn take_back(&mut self, er: &EphemeralRunner, ctx: &mut StepContext<Self>) -> bool {
+        if self.seek_id(er, ctx) {
+            self.ask_removal(er, ctx);
             return false;
         }
         self.is_unregistered()
@@ -88,32 +88,32 @@ impl RunnerMachine {
 
     pub(super) fn take_actions(
         &mut self,
-        tag: &Tag,
+        tag: &RunnerTag,
         result: Result<ActionsAnswer, ActionsError>,
-        turn: &mut Turn<Self>,
+        ctx: &mut StepContext<Self>,
     ) {
         let who = format!("{}/{}", self.namespace, self.name);
         match tag {
-            Tag::Generate => self.registration.generated(turn.now, result, &who),
-            Tag::Find => {
+            RunnerTag::Generate => self.registration.generated(ctx.now, result, &who),
+            RunnerTag::Find => {
                 let ours = self
                     .runner
                     .get()
                     .map_or(0, |er| er.spec.runner_scale_set_id);
-                if let Some(removal) = self.registration.found(turn.now, result, ours, &who) {
-                    self.take_removal(removal, turn);
+                if let Some(removal) = self.registration.found(ctx.now, result, ours, &who) {
+                    self.take_removal(removal, ctx);
                 }
             }
-            Tag::Remove => {
-                if let Some(removal) = self.registration.removed(turn.now, result, &who) {
-                    self.take_removal(removal, turn);
+            RunnerTag::Remove => {
+                if let Some(removal) = self.registration.removed(ctx.now, result, &who) {
+                    self.take_removal(removal, ctx);
                 }
             }
             _ => {}
         }
     }
 
-    fn take_removal(&mut self, removal: Removal, turn: &mut Turn<Self>) {
+    fn take_removal(&mut self, removal: Removal, ctx: &mut StepContext<Self>) {
         let has_job = self.runner.get().is_some_and(|er| view::has_job(er));
         let deleting = self.runner.get().is_some_and(|er| view::is_deleting(er));
         let releasing = self.asked == Asked::Release && !deleting;
@@ -140,8 +140,8 @@ impl RunnerMachine {
                     "the runner's name is registered already, and has a job".to_owned(),
                 ));
             }
-            Removal::GivenUp(message) if deleting => self.give_up_removal(&message, turn),
-            Removal::Refused if !deleting => self.keep(turn),
+            Removal::GivenUp(message) if deleting => self.give_up_removal(&message, ctx),
+            Removal::Refused if !deleting => self.keep(ctx),
             Removal::Refused | Removal::GivenUp(_) | Removal::Denied => {}
         }
     }

@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 
 use super::ending::may_work;
 use super::linked::Of;
-use super::machine::{Asked, Own, RunnerMachine, Tag};
+use super::machine::{Asked, Own, RunnerMachine, RunnerTag};
 use super::pod_state::{End, PodState, judge};
 use super::registration::Standing;
 use super::status::{Change, StatusWrite};
-use super::turn::Turn;
 use super::view;
-use crate::actors::core::tracked::Tracked;
+use crate::actors::core::cached::{Cached, Verb};
+use crate::actors::core::step_context::StepContext;
 use crate::api::constants::finalizers;
 use crate::api::{EphemeralRunner, EphemeralRunnerPhase};
 use crate::clock::after;
@@ -25,7 +25,7 @@ const GHOST_JOB_PATIENCE: i64 = 600;
 
 impl RunnerMachine {
     /// The set wants the runner gone if the service agrees.
-    pub(super) fn release(&mut self, er: &Arc<EphemeralRunner>, turn: &mut Turn<Self>) {
+    pub(super) fn release(&mut self, er: &Arc<EphemeralRunner>, ctx: &mut StepContext<Self>) {
         if view::has_job(er) {
             return self.refuse(Refusal::Busy);
         }
@@ -33,7 +33,7 @@ impl RunnerMachine {
         if self.runner.is_in_flight() {
             return;
         }
-        if self.seek_id(er, turn) {
+        if self.seek_id(er, ctx) {
             if self.id_is_unrecorded(er) {
                 let write = StatusWrite {
                     phase: None,
@@ -41,45 +41,45 @@ impl RunnerMachine {
                     reason: Change::Keep,
                     failures: None,
                 };
-                self.write_status(er, write, turn);
+                self.write_status(er, write, ctx);
             } else {
-                self.ask_removal(er, turn);
+                self.ask_removal(er, ctx);
             }
         } else if self.is_unregistered() {
-            self.delete_runner(er, turn);
+            self.delete_runner(er, ctx);
         }
     }
 
     /// A runner that is done: pod and Secret go, it stays to be counted. Others may have said that it
     /// is done, so the service is asked where it may work.
-    pub(super) fn retire(&mut self, er: &EphemeralRunner, turn: &mut Turn<Self>) {
+    pub(super) fn retire(&mut self, er: &EphemeralRunner, ctx: &mut StepContext<Self>) {
         if self.asked == Asked::Release {
             self.asked = Asked::Nothing;
         }
         match self.own_pod(er) {
-            Own::Unknown => self.read_pod(turn),
+            Own::Unknown => self.read_pod(ctx),
             Own::Ours(pod) => {
-                let state = judge(&pod, turn.now);
-                if may_work(er, &state) && !self.take_back(er, turn) {
+                let state = judge(&pod, ctx.now);
+                if may_work(er, &state) && !self.take_back(er, ctx) {
                     return;
                 }
-                self.remove_pod(er, &pod, &state, turn);
+                self.remove_pod(er, &pod, &state, ctx);
             }
             Own::Absent | Own::Foreign => {}
         }
         match self.own_secret(er) {
-            Own::Unknown => self.read_secret(turn),
-            Own::Ours(secret) => self.remove_secret(&secret, turn),
+            Own::Unknown => self.read_secret(ctx),
+            Own::Ours(secret) => self.remove_secret(&secret, ctx),
             Own::Absent | Own::Foreign => {}
         }
     }
 
     /// A runner that is being deleted.
-    pub(super) fn dissolve(&mut self, er: &Arc<EphemeralRunner>, turn: &mut Turn<Self>) {
+    pub(super) fn dissolve(&mut self, er: &Arc<EphemeralRunner>, ctx: &mut StepContext<Self>) {
         let pod = match self.own_pod(er) {
-            Own::Unknown => return self.read_pod(turn),
+            Own::Unknown => return self.read_pod(ctx),
             Own::Ours(pod) => {
-                let state = judge(&pod, turn.now);
+                let state = judge(&pod, ctx.now);
                 Some((pod, state))
             }
             Own::Absent | Own::Foreign => None,
@@ -95,35 +95,35 @@ impl RunnerMachine {
         }
         let alive = pod.as_ref().is_some_and(|(_, state)| may_work(er, state));
         if !alive {
-            self.registration.hasten(turn.now);
+            self.registration.hasten(ctx.now);
         }
-        let released = self.deregister(er, pod.is_none(), alive, turn);
+        let released = self.deregister(er, pod.is_none(), alive, ctx);
         if alive && !released {
             if self.registration.job_runs {
-                self.note_job_wait(er, turn);
+                self.note_job_wait(er, ctx);
             }
             return;
         }
         if let Some((pod, state)) = &pod {
-            self.remove_pod(er, pod, state, turn);
+            self.remove_pod(er, pod, state, ctx);
         }
         let secret_gone = match self.own_secret(er) {
             // what may not be removed here goes with its owner
             Own::Unknown | Own::Ours(_) if is_denied(&self.secret) => !self.secret.is_in_flight(),
             Own::Unknown => {
-                self.read_secret(turn);
+                self.read_secret(ctx);
                 false
             }
             Own::Ours(secret) => {
-                self.remove_secret(&secret, turn);
+                self.remove_secret(&secret, ctx);
                 false
             }
             Own::Absent | Own::Foreign => !self.secret.is_in_flight(),
         };
         let pod_gone = pod.is_none() && !self.pod.is_in_flight();
-        let linked_gone = pod_gone && self.sweep_linked(er, turn);
+        let linked_gone = pod_gone && self.sweep_linked(er, ctx);
         if pod_gone && secret_gone && linked_gone && released {
-            self.drop_finalizers(er, turn);
+            self.drop_finalizers(er, ctx);
         }
     }
 
@@ -136,33 +136,33 @@ impl RunnerMachine {
         er: &Arc<EphemeralRunner>,
         pod_gone: bool,
         alive: bool,
-        turn: &mut Turn<Self>,
+        ctx: &mut StepContext<Self>,
     ) -> bool {
         if !alive && !holds(er, finalizers::EPHEMERAL_RUNNER_REGISTRATION) {
             return true;
         }
         if pod_gone && self.registration.job_runs {
-            let since = *self.pod_gone_since.get_or_insert(turn.now);
+            let since = *self.pod_gone_since.get_or_insert(ctx.now);
             let end = after(since, GHOST_JOB_PATIENCE);
-            if end <= turn.now {
+            if end <= ctx.now {
                 let message = "the service says that a job is running on it, \
                                but its pod has been gone for 10 minutes";
-                self.give_up_removal(message, turn);
+                self.give_up_removal(message, ctx);
             }
-            turn.wake_at(end);
+            ctx.wake_at(end);
         }
-        self.take_back(er, turn)
+        self.take_back(er, ctx)
     }
 
     /// Leaves the registration to the service.
-    pub(super) fn give_up_removal(&mut self, why: &str, turn: &mut Turn<Self>) {
+    pub(super) fn give_up_removal(&mut self, why: &str, ctx: &mut StepContext<Self>) {
         let Some(er) = self.runner.get().cloned() else {
             return;
         };
         let alive = self
             .pod
             .get()
-            .is_some_and(|pod| judge(pod, turn.now).can_run);
+            .is_some_and(|pod| judge(pod, ctx.now).can_run);
         if alive && view::has_job(&er) {
             return;
         }
@@ -173,7 +173,7 @@ impl RunnerMachine {
         self.registration.standing = Standing::Removed;
         let message =
             format!("{who} registered in the Actions service, and its deletion goes on: {why}");
-        self.event(turn, EventSeverity::Warning, "RegistrationLeft", message);
+        self.event(ctx, EventSeverity::Warning, "RegistrationLeft", message);
     }
 
     // === the objects ===
@@ -188,34 +188,34 @@ impl RunnerMachine {
         er: &EphemeralRunner,
         pod: &Pod,
         state: &PodState,
-        turn: &mut Turn<Self>,
+        ctx: &mut StepContext<Self>,
     ) {
         if pod.metadata.deletion_timestamp.is_some() {
-            return self.force_pod(pod, turn);
+            return self.force_pod(pod, ctx);
         }
         let locked = state.can_run && (state.is_dead || !view::is_deleting(er));
-        self.delete_pod(pod, state.is_dead.then_some(0), locked, turn);
+        self.delete_pod(pod, state.is_dead.then_some(0), locked, ctx);
     }
 
     /// Deletes a pod without grace that hangs in deletion, if the settings ask for that.
-    fn force_pod(&mut self, pod: &Pod, turn: &mut Turn<Self>) {
+    fn force_pod(&mut self, pod: &Pod, ctx: &mut StepContext<Self>) {
         let (Some(deletion), Some(patience)) = (
             pod.metadata.deletion_timestamp.as_ref(),
             self.settings.force_delete_lost_pods_after,
         ) else {
             return;
         };
-        let due = deletion.0.saturating_add(patience).unwrap_or(turn.now);
-        if due > turn.now {
-            return turn.wake_at(due);
+        let due = deletion.0.saturating_add(patience).unwrap_or(ctx.now);
+        if due > ctx.now {
+            return ctx.wake_at(due);
         }
         if self.pod_read.is_none_or(|read| read < due) {
-            return self.read_pod(turn);
+            return self.read_pod(ctx);
         }
-        if self.delete_pod(pod, Some(0), true, turn) {
+        if self.delete_pod(pod, Some(0), true, ctx) {
             let message = "the pod hangs in deletion on a lost node and is removed by force";
             self.event(
-                turn,
+                ctx,
                 EventSeverity::Warning,
                 "PodForceDeleted",
                 message.to_owned(),
@@ -228,14 +228,13 @@ impl RunnerMachine {
         pod: &Pod,
         grace: Option<u32>,
         locked: bool,
-        turn: &mut Turn<Self>,
+        ctx: &mut StepContext<Self>,
     ) -> bool {
-        if !self.pod.is_free(turn.now) {
+        if !ctx.begin(&mut self.pod) {
             return false;
         }
-        self.pod.begin();
-        turn.kube(
-            Tag::DeletePod,
+        ctx.kube(
+            RunnerTag::Pod(Verb::Delete),
             KubeRequest::Delete {
                 target: self.reference(Kind::Pod),
                 uid: pod.metadata.uid.clone(),
@@ -246,13 +245,12 @@ impl RunnerMachine {
         true
     }
 
-    pub(super) fn remove_secret(&mut self, secret: &Secret, turn: &mut Turn<Self>) {
-        if secret.metadata.deletion_timestamp.is_some() || !self.secret.is_free(turn.now) {
+    pub(super) fn remove_secret(&mut self, secret: &Secret, ctx: &mut StepContext<Self>) {
+        if secret.metadata.deletion_timestamp.is_some() || !ctx.begin(&mut self.secret) {
             return;
         }
-        self.secret.begin();
-        turn.kube(
-            Tag::DeleteSecret,
+        ctx.kube(
+            RunnerTag::Secret(Verb::Delete),
             KubeRequest::Delete {
                 target: self.reference(Kind::Secret),
                 uid: secret.metadata.uid.clone(),
@@ -262,7 +260,7 @@ impl RunnerMachine {
         );
     }
 
-    fn sweep_linked(&mut self, er: &EphemeralRunner, turn: &mut Turn<Self>) -> bool {
+    fn sweep_linked(&mut self, er: &EphemeralRunner, ctx: &mut StepContext<Self>) -> bool {
         if !resources::has_container_hooks(er) {
             return true;
         }
@@ -270,17 +268,17 @@ impl RunnerMachine {
             namespace: &self.namespace,
             name: &self.name,
         };
-        self.linked.sweep(&of, turn)
+        self.linked.sweep(&of, ctx)
     }
 
     /// Lets the EphemeralRunner go. Finalizers of others stay.
-    fn drop_finalizers(&mut self, er: &EphemeralRunner, turn: &mut Turn<Self>) {
+    fn drop_finalizers(&mut self, er: &EphemeralRunner, ctx: &mut StepContext<Self>) {
         let ours = |name: &str| {
             name == finalizers::EPHEMERAL_RUNNER
                 || name == finalizers::EPHEMERAL_RUNNER_REGISTRATION
         };
         let present = er.metadata.finalizers.as_deref().unwrap_or_default();
-        if !present.iter().any(|name| ours(name)) || !self.runner.is_free(turn.now) {
+        if !present.iter().any(|name| ours(name)) || !ctx.begin(&mut self.runner) {
             return;
         }
         let others: Vec<&String> = present.iter().filter(|name| !ours(name)).collect();
@@ -289,9 +287,8 @@ impl RunnerMachine {
         } else {
             json!(others)
         };
-        self.runner.begin();
-        turn.kube(
-            Tag::DropFinalizers,
+        ctx.kube(
+            RunnerTag::Runner(Verb::Patch),
             KubeRequest::Patch {
                 target: self.reference(Kind::EphemeralRunner),
                 body: json!({ "metadata": { "finalizers": value } }),
@@ -303,7 +300,7 @@ impl RunnerMachine {
 }
 
 /// Whether the controller may not do what it last tried with an object.
-pub(super) fn is_denied<T: KubeObject>(object: &Tracked<T>) -> bool {
+pub(super) fn is_denied<T: KubeObject>(object: &Cached<T>) -> bool {
     let error = object.last_error();
     error.is_some_and(|error| error.kind == KubeErrorKind::Forbidden)
 }

@@ -8,8 +8,8 @@ use k8s_openapi::api::core::v1::Pod;
 
 use super::machine::{Own, RunnerMachine};
 use super::pod_state::{End, PodState, Reason, lost_at, node_lost};
-use super::turn::Turn;
 use super::view;
+use crate::actors::core::step_context::StepContext;
 use crate::api::{EphemeralRunner, EphemeralRunnerPhase};
 use crate::clock::{Timestamp, after};
 use crate::messages::EventSeverity;
@@ -53,13 +53,13 @@ impl RunnerMachine {
         er: &EphemeralRunner,
         pod: &Pod,
         state: &PodState,
-        turn: &mut Turn<Self>,
+        ctx: &mut StepContext<Self>,
     ) -> Option<Cause> {
         if !may_work(er, state) {
             return None;
         }
         // the pod hangs whatever its containers are said to do
-        if lost_at(pod).is_some_and(|time| time <= turn.now) {
+        if lost_at(pod).is_some_and(|time| time <= ctx.now) {
             return Some(Cause::NodeLost(node_lost(pod)));
         }
         match &state.end {
@@ -78,18 +78,18 @@ impl RunnerMachine {
             }
             None => {}
         }
-        self.overdue(er, turn).map(Cause::JobEnded)
+        self.overdue(er, ctx).map(Cause::JobEnded)
     }
 
     /// A runner whose job has ended gets a moment to end itself.
-    fn overdue(&mut self, er: &EphemeralRunner, turn: &mut Turn<Self>) -> Option<Reason> {
+    fn overdue(&mut self, er: &EphemeralRunner, ctx: &mut StepContext<Self>) -> Option<Reason> {
         if !view::job_ended(er) {
             return None;
         }
-        let since = *self.job_ended_since.get_or_insert(turn.now);
+        let since = *self.job_ended_since.get_or_insert(ctx.now);
         let end = after(since, JOB_END_GRACE);
-        if end > turn.now {
-            turn.wake_at(end);
+        if end > ctx.now {
+            ctx.wake_at(end);
             return None;
         }
         let message = "the runner's job has ended, but the runner has not within 30 seconds";
@@ -102,42 +102,42 @@ impl RunnerMachine {
         &mut self,
         er: &Arc<EphemeralRunner>,
         reason: &Reason,
-        turn: &mut Turn<Self>,
+        ctx: &mut StepContext<Self>,
     ) -> bool {
         let since = match &self.ending {
             Some(ending) if ending.reason.0 == reason.0 => ending.since,
             _ => {
                 self.ending = Some(Ending {
                     reason: reason.clone(),
-                    since: turn.now,
+                    since: ctx.now,
                     kept: false,
                 });
-                turn.now
+                ctx.now
             }
         };
-        if !self.is_unregistered() && !self.registration.is_free(turn.now) {
+        if !self.is_unregistered() && !self.registration.is_free(ctx.now) {
             return false;
         }
         if self.pod_read.is_none_or(|read| read < since) {
-            self.read_pod(turn);
+            self.read_pod(ctx);
             return false;
         }
-        self.take_back(er, turn)
+        self.take_back(er, ctx)
     }
 
     /// The service says that the runner has a job: it stays, and is asked about later, on the
     /// ground of a pod that is read again.
-    pub(super) fn keep(&mut self, turn: &mut Turn<Self>) {
+    pub(super) fn keep(&mut self, ctx: &mut StepContext<Self>) {
         let message = match &mut self.ending {
             Some(ending) => {
-                ending.since = turn.now;
+                ending.since = ctx.now;
                 ending.kept = true;
                 kept(&ending.reason.1)
             }
             None => kept("the runner is on record as ended, and its container may run"),
         };
         if self.registration.is_first_refusal() {
-            self.event(turn, EventSeverity::Warning, "RunnerKept", message);
+            self.event(ctx, EventSeverity::Warning, "RunnerKept", message);
         }
     }
 
@@ -153,10 +153,14 @@ impl RunnerMachine {
 
     /// Takes the Secret away whose registration was taken back: no pod is to be made from it. Says
     /// whether there is none.
-    pub(super) fn drop_secret(&mut self, er: &EphemeralRunner, turn: &mut Turn<Self>) -> bool {
+    pub(super) fn drop_secret(
+        &mut self,
+        er: &EphemeralRunner,
+        ctx: &mut StepContext<Self>,
+    ) -> bool {
         match self.own_secret(er) {
-            Own::Unknown => self.read_secret(turn),
-            Own::Ours(secret) => self.remove_secret(&secret, turn),
+            Own::Unknown => self.read_secret(ctx),
+            Own::Ours(secret) => self.remove_secret(&secret, ctx),
             Own::Absent | Own::Foreign => return !self.secret.is_in_flight(),
         }
         false

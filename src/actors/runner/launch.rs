@@ -6,14 +6,14 @@ use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 
 use super::ending::{Cause, may_work};
-use super::machine::{Asked, Own, RunnerMachine, Tag};
+use super::machine::{Asked, Own, RunnerMachine, RunnerTag};
 use super::pod_state::{End, PodState, Reason, judge};
 use super::registration::Standing;
 use super::status::{Change, StatusWrite};
-use super::turn::Turn;
 use super::view;
 use crate::actors::core::backoff::RECREATION;
-use crate::actors::core::tracked::Tracked;
+use crate::actors::core::cached::{Cached, Verb};
+use crate::actors::core::step_context::StepContext;
 use crate::api::constants::finalizers;
 use crate::api::{EphemeralRunner, EphemeralRunnerPhase};
 use crate::clock::{Timestamp, after};
@@ -29,38 +29,37 @@ const QUOTA_PATIENCE: i64 = 600;
 
 impl RunnerMachine {
     /// Does the first thing that is missing.
-    pub(super) fn run(&mut self, er: &Arc<EphemeralRunner>, turn: &mut Turn<Self>) {
+    pub(super) fn run(&mut self, er: &Arc<EphemeralRunner>, ctx: &mut StepContext<Self>) {
         if !has_finalizers(er) {
-            return self.add_finalizers(er, turn);
+            return self.add_finalizers(er, ctx);
         }
         if self.asked == Asked::Release {
-            self.release(er, turn);
+            self.release(er, ctx);
         }
         match self.own_pod(er) {
-            Own::Unknown => self.read_pod(turn),
-            Own::Foreign => self.fail(er, &name_taken("Pod"), turn),
-            Own::Ours(pod) => self.follow(er, &pod, turn),
+            Own::Unknown => self.read_pod(ctx),
+            Own::Foreign => self.fail(er, &name_taken("Pod"), ctx),
+            Own::Ours(pod) => self.follow(er, &pod, ctx),
             Own::Absent if self.asked == Asked::Release => {}
             // one may be there by now, and have taken a job: the answer will tell
             Own::Absent if self.pod.is_in_flight() => {}
-            Own::Absent => self.launch(er, turn),
+            Own::Absent => self.launch(er, ctx),
         }
     }
 
     /// Objects that others made lack them; ours have them from the start.
-    fn add_finalizers(&mut self, er: &EphemeralRunner, turn: &mut Turn<Self>) {
-        if !self.runner.is_free(turn.now) {
+    fn add_finalizers(&mut self, er: &EphemeralRunner, ctx: &mut StepContext<Self>) {
+        if !ctx.begin(&mut self.runner) {
             return;
         }
-        self.runner.begin();
         let mut wanted: Vec<String> = er.metadata.finalizers.clone().unwrap_or_default();
         for ours in OURS {
             if !wanted.iter().any(|present| present == ours) {
                 wanted.push((*ours).to_owned());
             }
         }
-        turn.kube(
-            Tag::AddFinalizers,
+        ctx.kube(
+            RunnerTag::Runner(Verb::Patch),
             KubeRequest::Patch {
                 target: self.reference(Kind::EphemeralRunner),
                 body: json!({ "metadata": { "finalizers": wanted } }),
@@ -72,88 +71,92 @@ impl RunnerMachine {
 
     // === without a pod ===
 
-    fn launch(&mut self, er: &EphemeralRunner, turn: &mut Turn<Self>) {
+    fn launch(&mut self, er: &EphemeralRunner, ctx: &mut StepContext<Self>) {
         if let Some(uid) = self.last_pod.clone()
             && !is_counted(er, &uid)
         {
             let reason = reason("PodVanished", "the runner's pod was deleted from outside");
-            return self.count_failure(er, &uid, &reason, false, turn);
+            return self.count_failure(er, &uid, &reason, false, ctx);
         }
         if view::has_job(er) {
             let reason = reason(
                 "PodVanished",
                 "the runner's pod is gone, and its job with it",
             );
-            return self.fail(er, &reason, turn);
+            return self.fail(er, &reason, ctx);
         }
         if let Some(reason) = self.refusal.clone() {
-            return self.fail(er, &reason, turn);
+            return self.fail(er, &reason, ctx);
         }
-        if self.quota_holds(er, turn) {
-            return self.note_trouble(er, turn);
+        if self.quota_holds(er, ctx) {
+            return self.note_trouble(er, ctx);
         }
-        let due = self.next_attempt(er, turn.now);
-        if due > turn.now {
-            return turn.wake_at(due);
+        let due = self.next_attempt(er, ctx.now);
+        if due > ctx.now {
+            return ctx.wake_at(due);
         }
         match self.own_secret(er) {
-            Own::Unknown => self.read_secret(turn),
-            Own::Foreign => self.fail(er, &name_taken("Secret"), turn),
-            Own::Absent => self.register(er, turn),
+            Own::Unknown => self.read_secret(ctx),
+            Own::Foreign => self.fail(er, &name_taken("Secret"), ctx),
+            Own::Absent => self.register(er, ctx),
             Own::Ours(secret) => match resources::read_jit_secret(&secret) {
                 // no runner signs in with a registration that was taken back
                 Ok(record) if self.registration.is_taken_back(record.runner_id) => {
-                    self.remove_secret(&secret, turn);
+                    self.remove_secret(&secret, ctx);
                 }
                 Ok(record) => {
                     self.registration.standing = Standing::Known(record.runner_id);
                     self.registration.jit = None;
-                    self.create_pod(er, turn);
+                    self.create_pod(er, ctx);
                 }
-                Err(_) => self.remove_secret(&secret, turn),
+                Err(_) => self.remove_secret(&secret, ctx),
             },
         }
-        self.note_trouble(er, turn);
+        self.note_trouble(er, ctx);
     }
 
     /// Whether a quota is in the way at this time.
-    fn quota_holds(&mut self, er: &EphemeralRunner, turn: &mut Turn<Self>) -> bool {
+    fn quota_holds(&mut self, er: &EphemeralRunner, ctx: &mut StepContext<Self>) -> bool {
         let Some(since) = self.quota_since else {
             return false;
         };
         let end = after(since, QUOTA_PATIENCE);
-        if end <= turn.now {
+        if end <= ctx.now {
             let message = "a quota has left no room for the runner for 10 minutes";
-            self.fail(er, &reason("QuotaExceeded", message), turn);
+            self.fail(er, &reason("QuotaExceeded", message), ctx);
             return true;
         }
-        turn.wake_at(end);
-        turn.wake_at_some(self.quota_retry);
-        self.quota_retry.is_some_and(|time| time > turn.now)
+        ctx.wake_at(end);
+        ctx.wake_at_some(self.quota_retry);
+        self.quota_retry.is_some_and(|time| time > ctx.now)
     }
 
     /// On the way to the Secret.
-    fn register(&mut self, er: &EphemeralRunner, turn: &mut Turn<Self>) {
+    fn register(&mut self, er: &EphemeralRunner, ctx: &mut StepContext<Self>) {
         if let Some(reason) = self.registration.taken.clone() {
-            return self.fail(er, &reason, turn);
+            return self.fail(er, &reason, ctx);
         }
         if let Some(jit) = &self.registration.jit {
-            if self.secret.is_free(turn.now) {
+            if ctx.begin(&mut self.secret) {
                 let secret = resources::jit_secret(er, jit);
-                self.secret.begin();
-                turn.kube(Tag::CreateSecret, KubeRequest::Create(secret.into()));
+                ctx.kube(
+                    RunnerTag::Secret(Verb::Create),
+                    KubeRequest::Create(secret.into()),
+                );
             }
             return;
         }
         let next = self.registration.next_towards_jit();
-        self.call(er, next, turn);
+        self.call(er, next, ctx);
     }
 
-    fn create_pod(&mut self, er: &EphemeralRunner, turn: &mut Turn<Self>) {
-        if self.pod.is_free(turn.now) {
+    fn create_pod(&mut self, er: &EphemeralRunner, ctx: &mut StepContext<Self>) {
+        if ctx.begin(&mut self.pod) {
             let pod = resources::runner_pod(er, &self.settings);
-            self.pod.begin();
-            turn.kube(Tag::CreatePod, KubeRequest::Create(Object::from(pod)));
+            ctx.kube(
+                RunnerTag::Pod(Verb::Create),
+                KubeRequest::Create(Object::from(pod)),
+            );
         }
     }
 
@@ -169,39 +172,39 @@ impl RunnerMachine {
 
     // === with a pod ===
 
-    fn follow(&mut self, er: &Arc<EphemeralRunner>, pod: &Pod, turn: &mut Turn<Self>) {
+    fn follow(&mut self, er: &Arc<EphemeralRunner>, pod: &Pod, ctx: &mut StepContext<Self>) {
         self.last_pod.clone_from(&pod.metadata.uid);
         self.quota_since = None;
-        self.learn_id(er, turn);
-        let state = judge(pod, turn.now);
-        turn.wake_at_some(state.gives_up);
-        turn.wake_at_some(state.complains);
-        let Some(cause) = self.cause(er, pod, &state, turn) else {
+        self.learn_id(er, ctx);
+        let state = judge(pod, ctx.now);
+        ctx.wake_at_some(state.gives_up);
+        ctx.wake_at_some(state.complains);
+        let Some(cause) = self.cause(er, pod, &state, ctx) else {
             if self.ending.take().is_some() {
                 self.registration.forget_refusals();
             }
             // it may yet start, or is known to have started
             let end = state.end.as_ref().filter(|_| !may_work(er, &state));
-            return self.take_end(er, pod, &state, end, turn);
+            return self.take_end(er, pod, &state, end, ctx);
         };
-        if !self.may_end(er, cause.reason(), turn) {
+        if !self.may_end(er, cause.reason(), ctx) {
             let state = PodState {
                 trouble: self.ending_trouble(&cause).or(state.trouble),
                 ..state
             };
-            return self.refresh_status(er, pod, &state, turn);
+            return self.refresh_status(er, pod, &state, ctx);
         }
         match cause {
             Cause::PodEnded(_) => {
                 let makes_another = !state.permanent && !view::has_job(er);
-                if !makes_another || self.drop_secret(er, turn) {
-                    self.take_end(er, pod, &state, state.end.as_ref(), turn);
+                if !makes_another || self.drop_secret(er, ctx) {
+                    self.take_end(er, pod, &state, state.end.as_ref(), ctx);
                 }
             }
             // it has done its work, or its job is lost
-            Cause::NodeLost(reason) if view::has_job(er) => self.fail(er, &reason, turn),
-            Cause::NodeLost(reason) => self.replace(er, &reason, turn),
-            Cause::JobEnded(reason) => self.fail(er, &reason, turn),
+            Cause::NodeLost(reason) if view::has_job(er) => self.fail(er, &reason, ctx),
+            Cause::NodeLost(reason) => self.replace(er, &reason, ctx),
+            Cause::JobEnded(reason) => self.fail(er, &reason, ctx),
         }
     }
 
@@ -212,43 +215,43 @@ impl RunnerMachine {
         pod: &Pod,
         state: &PodState,
         end: Option<&End>,
-        turn: &mut Turn<Self>,
+        ctx: &mut StepContext<Self>,
     ) {
         match end {
             Some(End::Succeeded) => {
-                self.finish(er, EphemeralRunnerPhase::Succeeded, Change::Clear, turn);
+                self.finish(er, EphemeralRunnerPhase::Succeeded, Change::Clear, ctx);
             }
             Some(End::Outdated(reason)) => {
                 let change = Change::Set(reason.clone());
-                self.finish(er, EphemeralRunnerPhase::Outdated, change, turn);
+                self.finish(er, EphemeralRunnerPhase::Outdated, change, ctx);
             }
             Some(End::Failed(reason)) => {
                 let uid = pod.metadata.uid.as_deref().unwrap_or_default();
                 if !view::has_job(er) && is_counted(er, uid) {
-                    self.remove_pod(er, pod, state, turn);
+                    self.remove_pod(er, pod, state, ctx);
                 } else {
-                    self.count_failure(er, uid, reason, state.permanent, turn);
+                    self.count_failure(er, uid, reason, state.permanent, ctx);
                 }
             }
-            None => self.refresh_status(er, pod, state, turn),
+            None => self.refresh_status(er, pod, state, ctx),
         }
     }
 
     /// Deletes a runner without a job whose pod hangs: it is of no use, and the set makes another.
-    fn replace(&mut self, er: &Arc<EphemeralRunner>, reason: &Reason, turn: &mut Turn<Self>) {
-        if self.runner.is_free(turn.now) {
-            self.announce("RunnerReplaced", reason, turn);
+    fn replace(&mut self, er: &Arc<EphemeralRunner>, reason: &Reason, ctx: &mut StepContext<Self>) {
+        if self.runner.is_free(ctx.now) {
+            self.announce("RunnerReplaced", reason, ctx);
         }
-        self.delete_runner(er, turn);
+        self.delete_runner(er, ctx);
     }
 
     /// The id is needed for the status, and after a restart it may be in the Secret only.
-    fn learn_id(&mut self, er: &EphemeralRunner, turn: &mut Turn<Self>) {
+    fn learn_id(&mut self, er: &EphemeralRunner, ctx: &mut StepContext<Self>) {
         if self.registration.standing != Standing::Unknown {
             return;
         }
         match self.own_secret(er) {
-            Own::Unknown => self.read_secret(turn),
+            Own::Unknown => self.read_secret(ctx),
             Own::Ours(secret) => {
                 let record = resources::read_jit_secret(&secret);
                 self.registration
@@ -268,17 +271,17 @@ impl RunnerMachine {
         uid: &str,
         reason: &Reason,
         permanent: bool,
-        turn: &mut Turn<Self>,
+        ctx: &mut StepContext<Self>,
     ) {
         if view::has_job(er) {
-            return self.fail(er, reason, turn);
+            return self.fail(er, reason, ctx);
         }
-        let recent = recent_failures(er, turn.now).count() + 1;
+        let recent = recent_failures(er, ctx.now).count() + 1;
         let mut failures = serde_json::Map::new();
-        for (old, _) in failures_of(er).filter(|(_, time)| !is_recent(*time, turn.now)) {
+        for (old, _) in failures_of(er).filter(|(_, time)| !is_recent(*time, ctx.now)) {
             failures.insert(old.to_owned(), serde_json::Value::Null);
         }
-        failures.insert(uid.to_owned(), json!(turn.now));
+        failures.insert(uid.to_owned(), json!(ctx.now));
         let failed = permanent || recent > MAX_FAILURES;
         let written = self.write_status(
             er,
@@ -288,25 +291,30 @@ impl RunnerMachine {
                 reason: Change::Set(reason.clone()),
                 failures: Some(failures.into()),
             },
-            turn,
+            ctx,
         );
         if written {
             self.announce(
                 if failed { "RunnerFailed" } else { "PodFailed" },
                 reason,
-                turn,
+                ctx,
             );
             // someone may have deleted it, which would be why
             if !self.secret.is_in_flight() {
-                self.secret = Tracked::default();
+                self.secret = Cached::default();
             }
         }
     }
 
     /// Ends the runner as failed.
-    pub(super) fn fail(&mut self, er: &EphemeralRunner, reason: &Reason, turn: &mut Turn<Self>) {
+    pub(super) fn fail(
+        &mut self,
+        er: &EphemeralRunner,
+        reason: &Reason,
+        ctx: &mut StepContext<Self>,
+    ) {
         let change = Change::Set(reason.clone());
-        self.finish(er, EphemeralRunnerPhase::Failed, change, turn);
+        self.finish(er, EphemeralRunnerPhase::Failed, change, ctx);
     }
 
     fn finish(
@@ -314,7 +322,7 @@ impl RunnerMachine {
         er: &EphemeralRunner,
         phase: EphemeralRunnerPhase,
         change: Change,
-        turn: &mut Turn<Self>,
+        ctx: &mut StepContext<Self>,
     ) {
         let reason = match &change {
             Change::Set(reason) => Some(reason.clone()),
@@ -326,14 +334,14 @@ impl RunnerMachine {
             reason: change,
             failures: None,
         };
-        if self.write_status(er, write, turn)
+        if self.write_status(er, write, ctx)
             && let Some(reason) = reason
         {
             let word = match phase {
                 EphemeralRunnerPhase::Outdated => "RunnerOutdated",
                 _ => "RunnerFailed",
             };
-            self.announce(word, &reason, turn);
+            self.announce(word, &reason, ctx);
         }
     }
 }

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use super::Tag;
+use super::RunnerTag;
 use super::machine::RunnerMachine;
 use crate::actors::core::backoff;
-use crate::actors::runner::turn::Turn;
+use crate::actors::core::step_context::StepContext;
 use crate::api::constants::labels;
 use crate::clock::Timestamp;
 use crate::messages::{Kind, KubeAnswer, KubeError, KubeErrorKind, KubeRequest, Object, ObjectRef};
@@ -68,9 +68,9 @@ impl Seen {
 
 impl Linked {
     /// Does what is to be done next. Says whether all is done.
-    pub fn sweep(&mut self, of: &Of<'_>, turn: &mut Turn<RunnerMachine>) -> bool {
-        let pods = self.pods.go_on(Kind::Pod, of, turn);
-        let secrets = self.secrets.go_on(Kind::Secret, of, turn);
+    pub fn sweep(&mut self, of: &Of<'_>, ctx: &mut StepContext<RunnerMachine>) -> bool {
+        let pods = self.pods.go_on(Kind::Pod, of, ctx);
+        let secrets = self.secrets.go_on(Kind::Secret, of, ctx);
         pods && secrets
     }
 
@@ -104,17 +104,17 @@ impl Linked {
 }
 
 impl Sweep {
-    fn go_on(&mut self, kind: Kind, of: &Of<'_>, turn: &mut Turn<RunnerMachine>) -> bool {
-        if self.not_before.is_some_and(|time| time > turn.now) {
-            turn.wake_at_some(self.not_before);
+    fn go_on(&mut self, kind: Kind, of: &Of<'_>, ctx: &mut StepContext<RunnerMachine>) -> bool {
+        if self.not_before.is_some_and(|time| time > ctx.now) {
+            ctx.wake_at_some(self.not_before);
             return false;
         }
         match &mut self.stage {
             Stage::Done => return true,
             Stage::Due => {
                 self.stage = Stage::Listing;
-                turn.kube(
-                    Tag::ListLinked(kind),
+                ctx.kube(
+                    RunnerTag::ListLinked(kind),
                     KubeRequest::List {
                         kind,
                         namespace: of.namespace.to_owned(),
@@ -125,8 +125,8 @@ impl Sweep {
             Stage::Found { left, sent } if !*sent => {
                 *sent = true;
                 for (target, seen) in left.iter() {
-                    turn.kube(
-                        Tag::DeleteLinked(target.clone()),
+                    ctx.kube(
+                        RunnerTag::DeleteLinked(target.clone()),
                         KubeRequest::Delete {
                             target: target.clone(),
                             uid: seen.uid.clone(),

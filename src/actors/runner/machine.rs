@@ -9,9 +9,9 @@ use super::ending::Ending;
 use super::linked::{Linked, Of};
 use super::pod_state::{Reason, lost_at, node_lost};
 use super::registration::{Registration, Standing};
-use super::turn::Turn;
 use super::view;
-use crate::actors::core::tracked::{Presence, Tracked};
+use crate::actors::core::cached::{Cached, Presence, Verb};
+use crate::actors::core::step_context::StepContext;
 use crate::actors::{EffectOf, InputOf, Machine};
 use crate::api::EphemeralRunner;
 use crate::clock::{Timestamp, after};
@@ -44,29 +44,13 @@ pub enum Origin {
 
 /// Names an effect of a runner.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Tag {
-    /// Reads the EphemeralRunner.
-    ReadRunner,
-    /// Puts our finalizers on it.
-    AddFinalizers,
-    /// Patches its status.
-    WriteStatus,
-    /// Takes our finalizers off.
-    DropFinalizers,
-    /// Deletes it.
-    DeleteRunner,
-    /// Reads the Secret.
-    ReadSecret,
-    /// Creates the Secret.
-    CreateSecret,
-    /// Deletes the Secret.
-    DeleteSecret,
-    /// Reads the pod.
-    ReadPod,
-    /// Creates the pod.
-    CreatePod,
-    /// Deletes the pod.
-    DeletePod,
+pub enum RunnerTag {
+    /// A request about the EphemeralRunner itself.
+    Runner(Verb),
+    /// One about its Secret.
+    Secret(Verb),
+    /// One about its pod.
+    Pod(Verb),
     /// Lists objects that container hooks made.
     ListLinked(Kind),
     /// Deletes one of them.
@@ -103,9 +87,9 @@ pub struct RunnerMachine {
     pub(super) name: String,
     pub(super) set_name: String,
     pub(super) settings: Arc<ControllerSettings>,
-    pub(super) runner: Tracked<EphemeralRunner>,
-    pub(super) secret: Tracked<Secret>,
-    pub(super) pod: Tracked<Pod>,
+    pub(super) runner: Cached<EphemeralRunner>,
+    pub(super) secret: Cached<Secret>,
+    pub(super) pod: Cached<Pod>,
     /// The pod was shown as gone without having been deleted: it may only have lost the
     /// label that the watch selects by, so it is read.
     pub(super) doubts_pod: bool,
@@ -146,15 +130,15 @@ impl RunnerMachine {
     ) -> Self {
         let (runner, secret, pod, standing) = match origin {
             Origin::Created(er) => (
-                Tracked::present(er),
-                Tracked::absent(),
-                Tracked::absent(),
+                Cached::present(er),
+                Cached::absent(),
+                Cached::absent(),
                 Standing::None,
             ),
             Origin::Found(er) => (
-                er.map_or_else(Tracked::default, Tracked::present),
-                Tracked::default(),
-                Tracked::default(),
+                er.map_or_else(Cached::default, Cached::present),
+                Cached::default(),
+                Cached::default(),
                 Standing::Unknown,
             ),
             Origin::Listed { runner, pod } => {
@@ -163,12 +147,12 @@ impl RunnerMachine {
                 let ends =
                     view::has_job(&runner) || view::is_done(&runner) || view::is_deleting(&runner);
                 let pod = match pod {
-                    Some(pod) => Tracked::present(pod),
-                    None if ends => Tracked::default(),
-                    None => Tracked::absent(),
+                    Some(pod) => Cached::present(pod),
+                    None if ends => Cached::default(),
+                    None => Cached::absent(),
                 };
-                let runner = Tracked::present(runner);
-                (runner, Tracked::default(), pod, Standing::Unknown)
+                let runner = Cached::present(runner);
+                (runner, Cached::default(), pod, Standing::Unknown)
             }
         };
         Self {
@@ -261,48 +245,45 @@ impl RunnerMachine {
             RunnerCommand::Release => {}
             RunnerCommand::TryAgain => {
                 self.quota_retry = None;
-                self.secret.hurry();
-                self.pod.hurry();
+                self.secret.retry_now();
+                self.pod.retry_now();
             }
         }
     }
 
     fn take_kube(
         &mut self,
-        tag: &Tag,
+        tag: &RunnerTag,
         result: &Result<KubeAnswer, KubeError>,
-        turn: &mut Turn<Self>,
+        ctx: &mut StepContext<Self>,
     ) {
-        let now = turn.now;
+        let now = ctx.now;
         match tag {
-            Tag::ReadRunner
-            | Tag::AddFinalizers
-            | Tag::WriteStatus
-            | Tag::DropFinalizers
-            | Tag::DeleteRunner => {
-                self.runner
-                    .finish(now, result, &self.reference(Kind::EphemeralRunner));
+            RunnerTag::Runner(verb) => {
+                let who = self.reference(Kind::EphemeralRunner);
+                self.runner.finish(now, *verb, result, &who);
             }
-            Tag::ReadSecret | Tag::CreateSecret | Tag::DeleteSecret => {
-                if *tag == Tag::CreateSecret {
-                    self.take_create("Secret", result, turn);
+            RunnerTag::Secret(verb) => {
+                if *verb == Verb::Create {
+                    self.take_create("Secret", result, ctx);
                 }
-                self.secret
-                    .finish(now, result, &self.reference(Kind::Secret));
+                let who = self.reference(Kind::Secret);
+                self.secret.finish(now, *verb, result, &who);
             }
-            Tag::ReadPod | Tag::CreatePod | Tag::DeletePod => {
-                if *tag == Tag::CreatePod {
-                    self.take_create("Pod", result, turn);
+            RunnerTag::Pod(verb) => {
+                if *verb == Verb::Create {
+                    self.take_create("Pod", result, ctx);
                 }
-                self.pod.finish(now, result, &self.reference(Kind::Pod));
+                let who = self.reference(Kind::Pod);
+                self.pod.finish(now, *verb, result, &who);
                 if result.is_ok() || self.pod.is_absent() {
                     self.doubts_pod = false;
                 }
-                if *tag == Tag::ReadPod && result.is_ok() {
+                if *verb == Verb::Read && result.is_ok() {
                     self.pod_read = Some(now);
                 }
             }
-            Tag::ListLinked(kind) => {
+            RunnerTag::ListLinked(kind) => {
                 let refused = self.linked.listed(
                     now,
                     *kind,
@@ -312,13 +293,13 @@ impl RunnerMachine {
                         name: &self.name,
                     },
                 );
-                self.linked_refused(refused, turn);
+                self.linked_refused(refused, ctx);
             }
-            Tag::DeleteLinked(object) => {
+            RunnerTag::DeleteLinked(object) => {
                 let refused = self.linked.deleted(now, object, result);
-                self.linked_refused(refused, turn);
+                self.linked_refused(refused, ctx);
             }
-            Tag::Generate | Tag::Find | Tag::Remove => {}
+            RunnerTag::Generate | RunnerTag::Find | RunnerTag::Remove => {}
         }
     }
 
@@ -327,7 +308,7 @@ impl RunnerMachine {
         &mut self,
         what: &'static str,
         result: &Result<KubeAnswer, KubeError>,
-        turn: &mut Turn<Self>,
+        ctx: &mut StepContext<Self>,
     ) {
         let Err(error) = result else {
             self.quota_since = None;
@@ -342,18 +323,18 @@ impl RunnerMachine {
                 self.refusal = Some(("PodForbidden".to_owned(), error.message.clone()));
             }
             KubeErrorKind::QuotaExceeded => {
-                self.quota_retry = Some(after(turn.now, QUOTA_RETRY));
+                self.quota_retry = Some(after(ctx.now, QUOTA_RETRY));
                 // the set says so once for all
-                self.quota_since.get_or_insert(turn.now);
+                self.quota_since.get_or_insert(ctx.now);
             }
             _ => {}
         }
     }
 
-    fn linked_refused(&self, refused: Option<String>, turn: &mut Turn<Self>) {
+    fn linked_refused(&self, refused: Option<String>, ctx: &mut StepContext<Self>) {
         if let Some(message) = refused {
             let message = format!("objects that container hooks made may be left: {message}");
-            self.event(turn, EventSeverity::Warning, "LinkedObjectsLeft", message);
+            self.event(ctx, EventSeverity::Warning, "LinkedObjectsLeft", message);
         }
     }
 
@@ -372,13 +353,13 @@ impl RunnerMachine {
 
     pub(super) fn event(
         &self,
-        turn: &mut Turn<Self>,
+        ctx: &mut StepContext<Self>,
         severity: EventSeverity,
         reason: &'static str,
         message: String,
     ) {
         if let Some(er) = self.runner.get() {
-            turn.event(er.as_ref(), severity, reason, message);
+            ctx.event(er.as_ref(), severity, reason, message);
         }
     }
 
@@ -393,18 +374,19 @@ impl RunnerMachine {
         own(&self.secret, er)
     }
 
-    pub(super) fn read_pod(&mut self, turn: &mut Turn<Self>) {
-        if self.pod.is_free(turn.now) {
-            self.pod.begin();
-            turn.kube(Tag::ReadPod, KubeRequest::Get(self.reference(Kind::Pod)));
+    pub(super) fn read_pod(&mut self, ctx: &mut StepContext<Self>) {
+        if ctx.begin(&mut self.pod) {
+            ctx.kube(
+                RunnerTag::Pod(Verb::Read),
+                KubeRequest::Get(self.reference(Kind::Pod)),
+            );
         }
     }
 
-    pub(super) fn read_secret(&mut self, turn: &mut Turn<Self>) {
-        if self.secret.is_free(turn.now) {
-            self.secret.begin();
-            turn.kube(
-                Tag::ReadSecret,
+    pub(super) fn read_secret(&mut self, ctx: &mut StepContext<Self>) {
+        if ctx.begin(&mut self.secret) {
+            ctx.kube(
+                RunnerTag::Secret(Verb::Read),
                 KubeRequest::Get(self.reference(Kind::Secret)),
             );
         }
@@ -412,52 +394,50 @@ impl RunnerMachine {
 
     // === deciding ===
 
-    fn evaluate(&mut self, turn: &mut Turn<Self>) {
+    fn evaluate(&mut self, ctx: &mut StepContext<Self>) {
         match self.runner.presence() {
             Presence::Unknown => {
-                if self.runner.is_free(turn.now) {
-                    self.runner.begin();
+                if ctx.begin(&mut self.runner) {
                     let target = self.reference(Kind::EphemeralRunner);
-                    turn.kube(Tag::ReadRunner, KubeRequest::Get(target));
+                    ctx.kube(RunnerTag::Runner(Verb::Read), KubeRequest::Get(target));
                 }
             }
-            Presence::Absent => return self.end(turn),
+            Presence::Absent => return self.end(ctx),
             Presence::Present(er) => {
                 let er = er.clone();
                 let no_finalizers = er.metadata.finalizers.iter().flatten().next().is_none();
                 if view::is_deleting(&er) && no_finalizers {
                     // the answer to the patch that took the last one off
-                    return self.end(turn);
+                    return self.end(ctx);
                 }
                 self.registration.learn(view::runner_id(&er));
                 if view::is_deleting(&er) {
-                    self.dissolve(&er, turn);
+                    self.dissolve(&er, ctx);
                 } else if self.asked == Asked::Delete {
-                    self.delete_runner(&er, turn);
+                    self.delete_runner(&er, ctx);
                 } else if view::is_done(&er) {
-                    self.retire(&er, turn);
+                    self.retire(&er, ctx);
                 } else {
-                    self.run(&er, turn);
+                    self.run(&er, ctx);
                 }
             }
         }
-        self.report(turn);
-        turn.wake_at_some(self.runner.waits_until(turn.now));
-        turn.wake_at_some(self.secret.waits_until(turn.now));
-        turn.wake_at_some(self.pod.waits_until(turn.now));
-        turn.wake_at_some(self.registration.waits_until(turn.now));
+        self.report(ctx);
+        ctx.wake_at_some(self.runner.waits_until(ctx.now));
+        ctx.wake_at_some(self.secret.waits_until(ctx.now));
+        ctx.wake_at_some(self.pod.waits_until(ctx.now));
+        ctx.wake_at_some(self.registration.waits_until(ctx.now));
     }
 
     /// Deletes the EphemeralRunner; the rest follows from its deletionTimestamp.
-    pub(super) fn delete_runner(&mut self, er: &Arc<EphemeralRunner>, turn: &mut Turn<Self>) {
-        if self.runner.is_free(turn.now) {
-            self.runner.begin();
+    pub(super) fn delete_runner(&mut self, er: &Arc<EphemeralRunner>, ctx: &mut StepContext<Self>) {
+        if ctx.begin(&mut self.runner) {
             let request = KubeRequest::delete(&er.clone().into_object());
-            turn.kube(Tag::DeleteRunner, request);
+            ctx.kube(RunnerTag::Runner(Verb::Delete), request);
         }
     }
 
-    fn report(&mut self, turn: &mut Turn<Self>) {
+    fn report(&mut self, ctx: &mut StepContext<Self>) {
         let Some(er) = self.runner.get() else {
             return;
         };
@@ -483,8 +463,8 @@ impl RunnerMachine {
         if let Own::Ours(pod) = self.own_pod(er)
             && let Some(time) = lost_at(&pod)
         {
-            turn.wake_at(time);
-            report.lost = time <= turn.now;
+            ctx.wake_at(time);
+            report.lost = time <= ctx.now;
             if report.lost {
                 report.reason = Some(node_lost(&pod));
                 // what hangs there can do nothing any more
@@ -495,11 +475,11 @@ impl RunnerMachine {
         if refused.is_some() || self.reported.as_ref() != Some(&report) {
             self.reported = Some(report.clone());
             report.refused = refused;
-            turn.push(Effect::Report(report));
+            ctx.push(Effect::Report(report));
         }
     }
 
-    fn end(&mut self, turn: &mut Turn<Self>) {
+    fn end(&mut self, ctx: &mut StepContext<Self>) {
         self.stopped = true;
         let last = match (self.reported.take(), self.runner.get()) {
             (Some(report), _) => report,
@@ -511,45 +491,46 @@ impl RunnerMachine {
         };
         // the last copy may tell more than the last report
         let finished = self.runner.get().and_then(|er| view::job_finished(er));
-        turn.push(Effect::Report(RunnerReport {
+        ctx.push(Effect::Report(RunnerReport {
             state: RunnerState::Gone,
             job_finished: finished.or(last.job_finished),
             holds_resources: false,
             ready: false,
             ..last
         }));
-        turn.push(Effect::Stop);
+        ctx.push(Effect::Stop);
     }
 }
 
 impl Machine for RunnerMachine {
     const NAME: &'static str = "runner";
-    type Tag = Tag;
+    type Tag = RunnerTag;
     type Command = RunnerCommand;
     type Report = RunnerReport;
     type ChildReport = NoReport;
     type Directive = NoDirective;
+    type Notes = ();
 
     fn step(&mut self, now: Timestamp, input: InputOf<Self>) -> Vec<EffectOf<Self>> {
         if self.stopped {
             return Vec::new();
         }
-        let mut turn = Turn::new(now);
+        let mut ctx = StepContext::new(now);
         match input {
             Input::Observed(object) => self.observe(&object),
             Input::Gone { object, uid } => self.observe_gone(&object, &uid),
-            Input::Kube(tag, result) => self.take_kube(&tag, &result, &mut turn),
-            Input::Actions(tag, result) => self.take_actions(&tag, result, &mut turn),
+            Input::Kube(tag, result) => self.take_kube(&tag, &result, &mut ctx),
+            Input::Actions(tag, result) => self.take_actions(&tag, result, &mut ctx),
             Input::Command(command) => self.command(&command),
             Input::Report(never) => match never {},
             Input::Tick => {}
         }
-        self.evaluate(&mut turn);
-        turn.finish()
+        self.evaluate(&mut ctx);
+        ctx.into_effects()
     }
 }
 
-fn own<T: KubeObject>(tracked: &Tracked<T>, er: &EphemeralRunner) -> Own<T> {
+fn own<T: KubeObject>(tracked: &Cached<T>, er: &EphemeralRunner) -> Own<T> {
     match tracked.presence() {
         Presence::Unknown => Own::Unknown,
         Presence::Absent => Own::Absent,

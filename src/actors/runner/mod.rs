@@ -15,9 +15,8 @@ mod registration;
 mod status;
 #[cfg(test)]
 mod tests;
-pub(in crate::actors) mod turn;
 mod view;
 
-pub use machine::{Origin, RunnerMachine, Tag};
+pub use machine::{Origin, RunnerMachine, RunnerTag};
 pub use pod_state::{End, PodState, judge};
 pub use view::{is_denial, view};

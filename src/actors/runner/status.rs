@@ -3,10 +3,11 @@
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Map, Value, json};
 
-use super::machine::{Asked, RunnerMachine, Tag};
+use super::machine::{Asked, RunnerMachine, RunnerTag};
 use super::pod_state::{PodState, Reason};
-use super::turn::Turn;
 use super::view;
+use crate::actors::core::cached::Verb;
+use crate::actors::core::step_context::StepContext;
 use crate::api::{EphemeralRunner, EphemeralRunnerPhase};
 use crate::clock::after;
 use crate::messages::{EventSeverity, Kind, KubeError, KubeErrorKind, KubeRequest};
@@ -40,9 +41,9 @@ impl RunnerMachine {
         &mut self,
         er: &EphemeralRunner,
         write: StatusWrite,
-        turn: &mut Turn<Self>,
+        ctx: &mut StepContext<Self>,
     ) -> bool {
-        if !self.runner.is_free(turn.now) {
+        if !self.runner.is_free(ctx.now) {
             return false;
         }
         let was_ready = er.status.as_ref().is_some_and(|status| status.ready);
@@ -81,9 +82,9 @@ impl RunnerMachine {
         if fields.is_empty() {
             return false;
         }
-        self.runner.begin();
-        turn.kube(
-            Tag::WriteStatus,
+        ctx.begin(&mut self.runner);
+        ctx.kube(
+            RunnerTag::Runner(Verb::Patch),
             KubeRequest::Patch {
                 target: self.reference(Kind::EphemeralRunner),
                 body: json!({ "status": fields }),
@@ -109,7 +110,7 @@ impl RunnerMachine {
         er: &EphemeralRunner,
         pod: &Pod,
         state: &PodState,
-        turn: &mut Turn<Self>,
+        ctx: &mut StepContext<Self>,
     ) {
         let reason = match (&state.trouble, recorded_reason(er)) {
             (Some(trouble), word) if word != Some(trouble.0.as_str()) => {
@@ -124,9 +125,9 @@ impl RunnerMachine {
             || self.asked == Asked::Release;
         let unrecorded = view::phase(er).is_none() || self.id_is_unrecorded(er);
         let created = pod.metadata.creation_timestamp.as_ref();
-        let due = after(created.map_or(turn.now, |time| time.0), FIRST_WRITE);
-        if unrecorded && !urgent && due > turn.now {
-            return turn.wake_at(due);
+        let due = after(created.map_or(ctx.now, |time| time.0), FIRST_WRITE);
+        if unrecorded && !urgent && due > ctx.now {
+            return ctx.wake_at(due);
         }
         if unrecorded || urgent {
             let write = StatusWrite {
@@ -135,7 +136,7 @@ impl RunnerMachine {
                 reason,
                 failures: None,
             };
-            self.write_status(er, write, turn);
+            self.write_status(er, write, ctx);
         }
     }
 
@@ -159,7 +160,7 @@ impl RunnerMachine {
     }
 
     /// Puts what keeps the runner from getting its pod into the status once it has lasted.
-    pub(super) fn note_trouble(&mut self, er: &EphemeralRunner, turn: &mut Turn<Self>) {
+    pub(super) fn note_trouble(&mut self, er: &EphemeralRunner, ctx: &mut StepContext<Self>) {
         let Some(trouble) = self.trouble() else {
             self.trouble_since = None;
             return;
@@ -167,13 +168,13 @@ impl RunnerMachine {
         let since = match &self.trouble_since {
             Some((word, since)) if *word == trouble.0 => *since,
             _ => {
-                self.trouble_since = Some((trouble.0.clone(), turn.now));
-                turn.now
+                self.trouble_since = Some((trouble.0.clone(), ctx.now));
+                ctx.now
             }
         };
         let due = after(since, FIRST_WRITE);
-        if due > turn.now {
-            turn.wake_at(due);
+        if due > ctx.now {
+            ctx.wake_at(due);
         } else if recorded_reason(er) != Some(trouble.0.as_str()) {
             let write = StatusWrite {
                 phase: None,
@@ -181,13 +182,13 @@ impl RunnerMachine {
                 reason: Change::Set(trouble),
                 failures: None,
             };
-            self.write_status(er, write, turn);
+            self.write_status(er, write, ctx);
         }
     }
 
     /// Puts it on record that a runner that is to go waits for its job. Once: the wait may be
     /// hours long.
-    pub(super) fn note_job_wait(&mut self, er: &EphemeralRunner, turn: &mut Turn<Self>) {
+    pub(super) fn note_job_wait(&mut self, er: &EphemeralRunner, ctx: &mut StepContext<Self>) {
         if recorded_reason(er) != Some(JOB_WAIT) {
             let message = "the runner is being deleted and waits for its job to end";
             let write = StatusWrite {
@@ -196,14 +197,19 @@ impl RunnerMachine {
                 reason: Change::Set((JOB_WAIT.to_owned(), message.to_owned())),
                 failures: None,
             };
-            self.write_status(er, write, turn);
+            self.write_status(er, write, ctx);
         }
     }
 
     /// Publishes a failure.
-    pub(super) fn announce(&self, word: &'static str, reason: &Reason, turn: &mut Turn<Self>) {
+    pub(super) fn announce(
+        &self,
+        word: &'static str,
+        reason: &Reason,
+        ctx: &mut StepContext<Self>,
+    ) {
         let message = format!("{}: {}", reason.0, reason.1);
-        self.event(turn, EventSeverity::Warning, word, message);
+        self.event(ctx, EventSeverity::Warning, word, message);
     }
 }
 

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::books::Books;
-use super::machine::{RunnerSetMachine, Tag, applied_revision};
+use super::machine::{RunnerSetMachine, RunnerSetTag, applied_revision};
 use crate::actors::core::backoff;
-use crate::actors::core::tracked::{Presence, Tracked};
-use crate::actors::runner::turn::Turn;
+use crate::actors::core::cached::{Cached, Presence, Verb};
+use crate::actors::core::step_context::StepContext;
 use crate::actors::runner::view;
 use crate::api::constants::annotations;
 use crate::api::{EphemeralRunner, EphemeralRunnerSet};
@@ -32,7 +32,7 @@ const PROBES: backoff::Schedule = backoff::Schedule {
 /// The slots, by the names chosen for their runners.
 #[derive(Debug, Default)]
 pub(super) struct Creation {
-    slots: BTreeMap<String, Tracked<EphemeralRunner>>,
+    slots: BTreeMap<String, Cached<EphemeralRunner>>,
     nonce: Option<u64>,
     error: Option<KubeError>,
 }
@@ -59,7 +59,7 @@ impl Creation {
 
     /// Lets what was refused be tried at once.
     pub fn hurry(&mut self) {
-        self.slots.values_mut().for_each(Tracked::hurry);
+        self.slots.values_mut().for_each(Cached::retry_now);
     }
 
     /// A runner of that name has been seen. Says whether it was one of ours on its way.
@@ -93,7 +93,7 @@ impl Creation {
             *nonce = nonce.wrapping_add(1);
             let name = resources::runner_name(set, *nonce);
             if !books.contains(&name) && !self.slots.contains_key(&name) {
-                self.slots.insert(name, Tracked::absent());
+                self.slots.insert(name, Cached::absent());
                 return;
             }
         }
@@ -110,14 +110,14 @@ impl RunnerSetMachine {
         &mut self,
         set: &EphemeralRunnerSet,
         mut gap: usize,
-        turn: &mut Turn<Self>,
+        ctx: &mut StepContext<Self>,
     ) {
-        if let Some(time) = self.failing.until(turn.now) {
-            return turn.wake_at(time);
+        if let Some(time) = self.failing.until(ctx.now) {
+            return ctx.wake_at(time);
         }
-        let mut room = self.room_for(gap, turn);
+        let mut room = self.room_for(gap, ctx);
         while gap > 0 && room > 0 && self.creation.len() < MAX_CREATES {
-            self.creation.open(turn.now, set, &self.books);
+            self.creation.open(ctx.now, set, &self.books);
             gap -= 1;
             room -= 1;
         }
@@ -138,30 +138,31 @@ impl RunnerSetMachine {
         let revision = revision.max(applied_revision(set));
         for (name, slot) in &mut self.creation.slots {
             let waits = !slot.is_absent() || Some(name) == held.as_ref();
-            if waits || !slot.is_free(turn.now) {
+            if waits || !ctx.begin(slot) {
                 continue;
             }
-            slot.begin();
             let runner = stamped(resources::ephemeral_runner(set, name), stamp, revision);
-            turn.kube(
-                Tag::CreateRunner(name.clone()),
+            ctx.kube(
+                RunnerSetTag::Runner(name.clone(), Verb::Create),
                 KubeRequest::Create(runner.into()),
             );
         }
     }
 
     /// Reads runners whose create got no clear answer.
-    pub(super) fn resolve_creates(&mut self, turn: &mut Turn<Self>) {
+    pub(super) fn resolve_creates(&mut self, ctx: &mut StepContext<Self>) {
         for (name, slot) in &mut self.creation.slots {
-            turn.wake_at_some(slot.waits_until(turn.now));
-            if slot.is_unknown() && slot.is_free(turn.now) {
-                slot.begin();
+            ctx.wake_at_some(slot.waits_until(ctx.now));
+            if slot.is_unknown() && ctx.begin(slot) {
                 let target = ObjectRef::new(
                     Kind::EphemeralRunner,
                     self.namespace.as_str(),
                     name.as_str(),
                 );
-                turn.kube(Tag::ReadRunner(name.clone()), KubeRequest::Get(target));
+                ctx.kube(
+                    RunnerSetTag::Runner(name.clone(), Verb::Read),
+                    KubeRequest::Get(target),
+                );
             }
         }
     }
@@ -170,9 +171,9 @@ impl RunnerSetMachine {
     pub(super) fn take_create(
         &mut self,
         name: &str,
+        verb: Verb,
         result: &Result<KubeAnswer, KubeError>,
-        read: bool,
-        turn: &mut Turn<Self>,
+        ctx: &mut StepContext<Self>,
     ) {
         match result {
             Ok(_) => self.creation.error = None,
@@ -184,7 +185,7 @@ impl RunnerSetMachine {
             return;
         };
         let target = ObjectRef::new(Kind::EphemeralRunner, self.namespace.as_str(), name);
-        slot.finish_with(turn.now, result, &target, schedule(result));
+        slot.finish_with(ctx.now, verb, result, &target, schedule(result));
         let presence = slot.presence().clone();
         let Presence::Present(runner) = presence else {
             return;
@@ -194,8 +195,8 @@ impl RunnerSetMachine {
             // the name is taken: the gap is filled under another
             return;
         }
-        self.enter(view(&runner), turn);
-        turn.push(Effect::Child(if read {
+        self.enter(view(&runner), ctx);
+        ctx.push(Effect::Child(if verb == Verb::Read {
             RunnerDirective::Observe(runner)
         } else {
             RunnerDirective::Created(runner)
@@ -203,14 +204,14 @@ impl RunnerSetMachine {
     }
 
     /// Takes a runner in that no actor is known for.
-    pub(super) fn take_found(&mut self, runner: Arc<EphemeralRunner>, turn: &mut Turn<Self>) {
+    pub(super) fn take_found(&mut self, runner: Arc<EphemeralRunner>, ctx: &mut StepContext<Self>) {
         let report = view(&runner);
         if self.buried.contains(&report.uid) {
             return;
         }
         let ours = self.creation.seen(&report.name);
-        self.enter(report, turn);
-        turn.push(Effect::Child(if ours {
+        self.enter(report, ctx);
+        ctx.push(Effect::Child(if ours {
             RunnerDirective::Created(runner)
         } else {
             RunnerDirective::Observe(runner)

@@ -8,11 +8,11 @@ use super::books::{Books, Counted, Place};
 use super::creation::Creation;
 use super::failing::Failing;
 use super::hold::Hold;
-use super::proxy::ProxySecret;
+use super::proxy::{ProxySecret, reference as proxy_reference};
 use super::room::Room;
 use super::surplus::Agreement;
-use crate::actors::core::tracked::{Presence, Tracked};
-use crate::actors::runner::turn::Turn;
+use crate::actors::core::cached::{Cached, Presence, Verb};
+use crate::actors::core::step_context::StepContext;
 use crate::actors::{EffectOf, InputOf, Machine, Topic};
 use crate::api::EphemeralRunnerSet;
 use crate::api::constants::annotations;
@@ -28,30 +28,19 @@ const MAX_BURIED: usize = 4_096;
 
 /// Names an effect of a runner set.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Tag {
-    /// Reads the EphemeralRunnerSet.
-    ReadSet,
-    /// Puts our finalizer on it.
-    AddFinalizer,
-    /// Patches its status.
-    WriteStatus,
-    /// Takes our finalizer off.
-    DropFinalizer,
-    /// Creates the EphemeralRunner of that name.
-    CreateRunner(String),
-    /// Reads the EphemeralRunner of that name, whose create got no clear answer.
-    ReadRunner(String),
-    /// Reads a Secret that proxy credentials come from.
-    ReadSource(ObjectRef),
-    /// Reads the runners' proxy Secret.
-    ReadProxy,
-    /// Creates or patches it.
-    WriteProxy,
-    /// Deletes it.
-    DeleteProxy,
+pub enum RunnerSetTag {
+    /// A request about the EphemeralRunnerSet itself.
+    RunnerSet(Verb),
+    /// One about the EphemeralRunner of that name: its create, or the read that clears up what
+    /// became of it.
+    Runner(String, Verb),
+    /// The read of a Secret that proxy credentials come from.
+    Source(ObjectRef),
+    /// One about the runners' proxy Secret.
+    Proxy(Verb),
 }
 
-/// What the shell of a runner set tells it.
+/// What a runner set is told by what runs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunnerSetCommand {
     /// All runners of the initial list have been delivered. Nothing is decided before.
@@ -73,7 +62,7 @@ pub struct RunnerSetMachine {
     pub(super) namespace: String,
     pub(super) name: String,
     pub(super) settings: Arc<ControllerSettings>,
-    pub(super) set: Tracked<EphemeralRunnerSet>,
+    pub(super) set: Cached<EphemeralRunnerSet>,
     pub(super) books: Books,
     pub(super) creation: Creation,
     pub(super) failing: Failing,
@@ -124,7 +113,7 @@ impl RunnerSetMachine {
             namespace: namespace.into(),
             name: name.into(),
             settings,
-            set: Tracked::default(),
+            set: Cached::default(),
             books: Books::default(),
             creation: Creation::default(),
             failing: Failing::default(),
@@ -149,12 +138,12 @@ impl RunnerSetMachine {
 
     // === taking inputs in ===
 
-    fn observe(&mut self, object: Object, turn: &mut Turn<Self>) {
+    fn observe(&mut self, object: Object, ctx: &mut StepContext<Self>) {
         match object {
             Object::EphemeralRunnerSet(set) => {
                 self.set.observe(set);
             }
-            Object::EphemeralRunner(runner) => self.take_found(runner, turn),
+            Object::EphemeralRunner(runner) => self.take_found(runner, ctx),
             Object::Secret(secret) => self.proxy.observe(secret),
             _ => {}
         }
@@ -174,7 +163,7 @@ impl RunnerSetMachine {
         }
     }
 
-    fn take_report(&mut self, report: RunnerReport, turn: &mut Turn<Self>) {
+    fn take_report(&mut self, report: RunnerReport, ctx: &mut StepContext<Self>) {
         if report.state == RunnerState::Gone {
             self.strike_off(&report.name, &report.uid, report.job_finished);
             self.buried.insert(report.uid);
@@ -184,19 +173,19 @@ impl RunnerSetMachine {
         let known = self.books.uid(&report.name);
         let is_new = known.is_none() && !self.buried.contains(&report.uid);
         if is_new || known == Some(report.uid.as_str()) {
-            self.enter(report, turn);
+            self.enter(report, ctx);
         }
     }
 
     /// Takes a report into the books, and what it means for the set.
-    pub(super) fn enter(&mut self, report: RunnerReport, turn: &mut Turn<Self>) {
+    pub(super) fn enter(&mut self, report: RunnerReport, ctx: &mut StepContext<Self>) {
         let created = report.created;
         let (name, finished) = (report.name.clone(), report.job_finished);
-        let change = self.books.put(turn.now, report);
+        let change = self.books.put(ctx.now, report);
         self.take_place(name, finished, change.place);
         if change.failed {
             let who = format!("{}/{}", self.namespace, self.name);
-            self.failing.count(turn.now, created, &who);
+            self.failing.count(ctx.now, created, &who);
         }
         if change.ready {
             self.failing.reset();
@@ -237,21 +226,20 @@ impl RunnerSetMachine {
 
     fn take_kube(
         &mut self,
-        tag: &Tag,
+        tag: &RunnerSetTag,
         result: &Result<KubeAnswer, KubeError>,
-        turn: &mut Turn<Self>,
+        ctx: &mut StepContext<Self>,
     ) {
         match tag {
-            Tag::ReadSet | Tag::AddFinalizer | Tag::WriteStatus | Tag::DropFinalizer => {
+            RunnerSetTag::RunnerSet(verb) => {
                 let target = self.reference();
-                self.set.finish(turn.now, result, &target);
+                self.set.finish(ctx.now, *verb, result, &target);
             }
-            Tag::CreateRunner(name) => self.take_create(name, result, false, turn),
-            Tag::ReadRunner(name) => self.take_create(name, result, true, turn),
-            Tag::ReadSource(source) => self.proxy.take_source(turn.now, source, result),
-            Tag::ReadProxy | Tag::WriteProxy | Tag::DeleteProxy => {
-                self.proxy
-                    .take_secret(turn.now, &self.namespace, &self.name, result);
+            RunnerSetTag::Runner(name, verb) => self.take_create(name, *verb, result, ctx),
+            RunnerSetTag::Source(source) => self.proxy.take_source(ctx.now, source, result),
+            RunnerSetTag::Proxy(verb) => {
+                let target = proxy_reference(&self.namespace, &self.name);
+                self.proxy.take_secret(ctx.now, *verb, &target, result);
             }
         }
     }
@@ -267,77 +255,84 @@ impl RunnerSetMachine {
     }
 
     /// Tells a runner something and notes it in the books.
-    pub(super) fn tell(&mut self, name: String, command: RunnerCommand, turn: &mut Turn<Self>) {
-        self.books.tell(turn.now, &name, command.clone());
-        turn.push(Effect::Child(RunnerDirective::Tell { name, command }));
+    pub(super) fn tell(
+        &mut self,
+        name: String,
+        command: RunnerCommand,
+        ctx: &mut StepContext<Self>,
+    ) {
+        self.books.tell(ctx.now, &name, command.clone());
+        ctx.push(Effect::Child(RunnerDirective::Tell { name, command }));
     }
 
     // === deciding ===
 
-    fn evaluate(&mut self, turn: &mut Turn<Self>) {
+    fn evaluate(&mut self, ctx: &mut StepContext<Self>) {
         if !self.synced {
             return;
         }
-        self.resolve_creates(turn);
-        self.books.end_rests(turn.now);
+        self.resolve_creates(ctx);
+        self.books.end_rests(ctx.now);
         match self.set.presence().clone() {
             Presence::Unknown => {
-                if self.set.is_free(turn.now) {
-                    self.set.begin();
-                    turn.kube(Tag::ReadSet, KubeRequest::Get(self.reference()));
+                if ctx.begin(&mut self.set) {
+                    ctx.kube(
+                        RunnerSetTag::RunnerSet(Verb::Read),
+                        KubeRequest::Get(self.reference()),
+                    );
                 }
             }
             Presence::Absent => {
                 self.last_set = None;
-                self.wind_down(turn);
+                self.wind_down(ctx);
                 if self.books.is_empty() && self.creation.is_empty() {
-                    self.report(turn);
+                    self.report(ctx);
                     self.stopped = true;
-                    return turn.push(Effect::Stop);
+                    return ctx.push(Effect::Stop);
                 }
             }
             Presence::Present(set) if is_gone(&set) => {
                 // the answer to the patch that took the last finalizer off
                 self.set
                     .observe_gone(set.metadata.uid.as_deref().unwrap_or_default());
-                return self.evaluate(turn);
+                return self.evaluate(ctx);
             }
             Presence::Present(set) => {
                 self.last_set = Some(set.clone());
-                self.follow(&set, turn.now);
+                self.follow(&set, ctx.now);
                 if set.metadata.deletion_timestamp.is_some() {
-                    self.delete(&set, turn);
+                    self.delete(&set, ctx);
                 } else {
-                    self.manage(&set, turn);
+                    self.manage(&set, ctx);
                 }
             }
         }
         // a set that was never seen is not gone: nothing is said before it was read
         if !self.set.is_unknown() || self.last_set.is_some() {
-            self.report(turn);
+            self.report(ctx);
         }
-        turn.wake_at_some(self.set.waits_until(turn.now));
-        turn.wake_at_some(self.books.next_reminder_at());
+        ctx.wake_at_some(self.set.waits_until(ctx.now));
+        ctx.wake_at_some(self.books.next_reminder_at());
     }
 
-    fn manage(&mut self, set: &EphemeralRunnerSet, turn: &mut Turn<Self>) {
+    fn manage(&mut self, set: &EphemeralRunnerSet, ctx: &mut StepContext<Self>) {
         if !self.has_finalizer(set) {
-            return self.add_finalizer(set, turn);
+            return self.add_finalizer(set, ctx);
         }
-        self.remind(turn);
-        let proxy_in_place = self.keep_proxy(set, turn);
-        self.clear_failed(turn);
-        self.clear_settled(turn);
+        self.remind(ctx);
+        let proxy_in_place = self.keep_proxy(set, ctx);
+        self.clear_failed(ctx);
+        self.clear_settled(ctx);
         let target = set.spec.actionable_revision.unwrap_or(0);
         if target > applied_revision(set) {
-            self.apply_revision(set, target, turn);
+            self.apply_revision(set, target, ctx);
         } else if self.is_outdated() {
-            self.stand_still(set, turn);
+            self.stand_still(set, ctx);
         } else {
-            self.scale(set, proxy_in_place, turn);
+            self.scale(set, proxy_in_place, ctx);
         }
-        self.keep_phase(set, turn);
-        self.keep_status(set, turn);
+        self.keep_phase(set, ctx);
+        self.keep_status(set, ctx);
     }
 
     /// Follows the set to its revision, its patch and its phase.
@@ -376,13 +371,13 @@ impl RunnerSetMachine {
     }
 
     /// Says again what has had no effect for long: a runner's actor may have been restarted.
-    pub(super) fn remind(&mut self, turn: &mut Turn<Self>) {
-        while let Some((name, command)) = self.books.next_reminder(turn.now) {
-            self.tell(name, command, turn);
+    pub(super) fn remind(&mut self, ctx: &mut StepContext<Self>) {
+        while let Some((name, command)) = self.books.next_reminder(ctx.now) {
+            self.tell(name, command, ctx);
         }
     }
 
-    fn report(&mut self, turn: &mut Turn<Self>) {
+    fn report(&mut self, ctx: &mut StepContext<Self>) {
         let version = self.last_set.as_ref().map(|set| {
             (
                 set.metadata.uid.clone(),
@@ -392,7 +387,7 @@ impl RunnerSetMachine {
         let books = &self.books;
         let now = (version, books.counts(), self.problem(), books.rejected());
         if self.reported.as_ref() != Some(&now) {
-            turn.push(Effect::Report(RunnerSetReport {
+            ctx.push(Effect::Report(RunnerSetReport {
                 set: self.last_set.clone(),
                 counts: now.1,
                 problem: now.2.clone(),
@@ -414,28 +409,29 @@ impl RunnerSetMachine {
 
 impl Machine for RunnerSetMachine {
     const NAME: &'static str = "runner_set";
-    type Tag = Tag;
+    type Tag = RunnerSetTag;
     type Command = RunnerSetCommand;
     type Report = RunnerSetReport;
     type ChildReport = RunnerReport;
     type Directive = RunnerDirective;
+    type Notes = ();
 
     fn step(&mut self, now: Timestamp, input: InputOf<Self>) -> Vec<EffectOf<Self>> {
         if self.stopped {
             return Vec::new();
         }
-        let mut turn = Turn::new(now);
+        let mut ctx = StepContext::new(now);
         match input {
-            Input::Observed(object) => self.observe(object, &mut turn),
+            Input::Observed(object) => self.observe(object, &mut ctx),
             Input::Gone { object, uid } => self.observe_gone(&object, &uid),
-            Input::Kube(tag, result) => self.take_kube(&tag, &result, &mut turn),
+            Input::Kube(tag, result) => self.take_kube(&tag, &result, &mut ctx),
             // a set calls nobody but the API server
             Input::Actions(..) | Input::Tick => {}
             Input::Command(RunnerSetCommand::Synced) => self.synced = true,
-            Input::Report(report) => self.take_report(report, &mut turn),
+            Input::Report(report) => self.take_report(report, &mut ctx),
         }
-        self.evaluate(&mut turn);
-        turn.finish()
+        self.evaluate(&mut ctx);
+        ctx.into_effects()
     }
 }
 

@@ -20,4 +20,4 @@ mod surplus;
 #[cfg(test)]
 mod tests;
 
-pub use machine::{RunnerSetCommand, RunnerSetMachine, Tag};
+pub use machine::{RunnerSetCommand, RunnerSetMachine, RunnerSetTag};

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Secret;
 use serde_json::{Map, Value, json};
 
-use super::machine::{RunnerSetMachine, Tag, applied_revision};
+use super::machine::{RunnerSetMachine, RunnerSetTag, applied_revision};
 use crate::actors::core::backoff;
-use crate::actors::core::tracked::{Presence, Tracked};
-use crate::actors::runner::turn::Turn;
+use crate::actors::core::cached::{Cached, FREELY, Presence, Verb};
+use crate::actors::core::step_context::StepContext;
 use crate::api::{EphemeralRunnerSet, ProxyConfig};
 use crate::clock::Timestamp;
 use crate::messages::{
@@ -24,7 +24,7 @@ const FIRST_REVISION: i64 = 1;
 /// The runners' proxy Secret and the Secrets it is made from.
 #[derive(Debug, Default)]
 pub(super) struct ProxySecret {
-    live: Tracked<Secret>,
+    live: Cached<Secret>,
     sources: Sources,
     /// Reads under way.
     reading: BTreeSet<ObjectRef>,
@@ -87,11 +87,11 @@ impl ProxySecret {
     pub fn take_secret(
         &mut self,
         now: Timestamp,
-        namespace: &str,
-        set: &str,
+        verb: Verb,
+        target: &ObjectRef,
         result: &Result<KubeAnswer, KubeError>,
     ) {
-        self.live.finish(now, result, &reference(namespace, set));
+        self.live.finish(now, verb, result, target);
     }
 
     /// Whether the sources have been read for that revision; asks for it if not.
@@ -123,24 +123,28 @@ impl ProxySecret {
 
 impl RunnerSetMachine {
     /// Keeps the Secret as it should be. Says whether runners can be made.
-    pub(super) fn keep_proxy(&mut self, set: &EphemeralRunnerSet, turn: &mut Turn<Self>) -> bool {
+    pub(super) fn keep_proxy(
+        &mut self,
+        set: &EphemeralRunnerSet,
+        ctx: &mut StepContext<Self>,
+    ) -> bool {
         let Some(proxy) = proxy_of(set) else {
             self.proxy.problem = None;
             self.proxy.read_for = None;
-            self.clear_unused_proxy(set, turn);
+            self.clear_unused_proxy(set, ctx);
             return true;
         };
-        self.plan_reads(set, proxy, turn);
-        self.send_reads(turn);
+        self.plan_reads(set, proxy, ctx);
+        self.send_reads(ctx);
         if self.proxy.reading.is_empty() && self.proxy.to_read.is_empty() {
             match resources::runner_proxy_secret(set, &self.proxy.sources) {
                 Ok(Some(wanted)) => {
                     self.proxy.problem = None;
-                    self.write_proxy(wanted, turn);
+                    self.write_proxy(wanted, ctx);
                 }
                 Ok(None) => {
                     self.proxy.problem = None;
-                    self.clear_unused_proxy(set, turn);
+                    self.clear_unused_proxy(set, ctx);
                     return true;
                 }
                 Err(error) => {
@@ -148,67 +152,70 @@ impl RunnerSetMachine {
                 }
             }
         }
-        turn.wake_at_some(self.proxy.live.waits_until(turn.now));
+        ctx.wake_at_some(self.proxy.live.waits_until(ctx.now));
         self.proxy.live.get().is_some()
     }
 
     /// Sources cannot be watched, so they are read again every now and then.
-    fn plan_reads(&mut self, set: &EphemeralRunnerSet, proxy: &ProxyConfig, turn: &mut Turn<Self>) {
+    fn plan_reads(
+        &mut self,
+        set: &EphemeralRunnerSet,
+        proxy: &ProxyConfig,
+        ctx: &mut StepContext<Self>,
+    ) {
         let period = self.settings.sync_period;
         if let Some((read_for, since)) = &self.proxy.read_for
             && read_for == proxy
         {
             let due = since.saturating_add(period).unwrap_or(*since);
-            if due > turn.now {
-                return turn.wake_at(due);
+            if due > ctx.now {
+                return ctx.wake_at(due);
             }
         }
-        self.proxy.read_for = Some((proxy.clone(), turn.now));
+        self.proxy.read_for = Some((proxy.clone(), ctx.now));
         self.proxy.to_read = resources::runner_proxy_sources(set).into_iter().collect();
         if !self.proxy.live.is_in_flight() {
-            self.proxy.live = Tracked::default();
+            self.proxy.live = Cached::default();
         }
-        let due = turn.now.saturating_add(period).unwrap_or(turn.now);
-        turn.wake_at(due);
+        let due = ctx.now.saturating_add(period).unwrap_or(ctx.now);
+        ctx.wake_at(due);
     }
 
-    fn send_reads(&mut self, turn: &mut Turn<Self>) {
-        if let Some(time) = self.proxy.not_before.filter(|time| *time > turn.now) {
-            turn.wake_at(time);
+    fn send_reads(&mut self, ctx: &mut StepContext<Self>) {
+        if let Some(time) = self.proxy.not_before.filter(|time| *time > ctx.now) {
+            ctx.wake_at(time);
         } else {
             for source in std::mem::take(&mut self.proxy.to_read) {
                 if self.proxy.reading.insert(source.clone()) {
                     let request = KubeRequest::Get(source.clone());
-                    turn.kube(Tag::ReadSource(source), request);
+                    ctx.kube(RunnerSetTag::Source(source), request);
                 }
             }
         }
-        if self.proxy.live.is_unknown() && self.proxy.live.is_free(turn.now) {
-            self.proxy.live.begin();
+        if self.proxy.live.is_unknown() && ctx.begin(&mut self.proxy.live) {
             let target = reference(&self.namespace, &self.name);
-            turn.kube(Tag::ReadProxy, KubeRequest::Get(target));
+            ctx.kube(RunnerSetTag::Proxy(Verb::Read), KubeRequest::Get(target));
         }
     }
 
-    fn write_proxy(&mut self, wanted: Secret, turn: &mut Turn<Self>) {
-        if !self.proxy.live.is_free(turn.now) {
-            return;
-        }
-        let request = match self.proxy.live.presence() {
+    fn write_proxy(&mut self, wanted: Secret, ctx: &mut StepContext<Self>) {
+        let (verb, request) = match self.proxy.live.presence() {
             Presence::Unknown => return,
-            Presence::Absent => KubeRequest::Create(wanted.into()),
+            Presence::Absent => (Verb::Create, KubeRequest::Create(wanted.into())),
             Presence::Present(live) if live.data == wanted.data => return,
             Presence::Present(live) => {
-                KubeRequest::patch(live.reference(), data_patch(live, &wanted))
+                let patch = KubeRequest::patch(live.reference(), data_patch(live, &wanted));
+                (Verb::Patch, patch)
             }
         };
-        self.proxy.live.begin();
-        turn.kube(Tag::WriteProxy, request);
+        if ctx.begin(&mut self.proxy.live) {
+            ctx.kube(RunnerSetTag::Proxy(verb), request);
+        }
     }
 
     /// A set whose proxy was taken away keeps no Secret with its credentials, once no runner is
     /// left that was made with it.
-    fn clear_unused_proxy(&mut self, set: &EphemeralRunnerSet, turn: &mut Turn<Self>) {
+    fn clear_unused_proxy(&mut self, set: &EphemeralRunnerSet, ctx: &mut StepContext<Self>) {
         let revision = set.spec.actionable_revision.unwrap_or(0);
         let may_be_in_use = !self.creation.is_empty()
             || applied_revision(set) < revision
@@ -219,38 +226,46 @@ impl RunnerSetMachine {
         // to take a proxy away is a new revision: under the first there was none
         let never_made = revision <= FIRST_REVISION && self.proxy.live.is_unknown();
         if !may_be_in_use && !never_made {
-            self.clear_proxy(turn);
+            self.clear_proxy(ctx);
         }
     }
 
     /// Removes the Secret at the set's end. Says whether it is gone. One that may not be removed
     /// here goes with its owner.
-    pub(super) fn remove_proxy(&mut self, set: &EphemeralRunnerSet, turn: &mut Turn<Self>) -> bool {
+    pub(super) fn remove_proxy(
+        &mut self,
+        set: &EphemeralRunnerSet,
+        ctx: &mut StepContext<Self>,
+    ) -> bool {
         let never_made = proxy_of(set).is_none() && self.proxy.live.is_unknown();
         if never_made && !self.proxy.live.is_in_flight() {
             return true;
         }
         let error = self.proxy.live.last_error();
         let denied = error.is_some_and(|error| error.kind == KubeErrorKind::Forbidden);
-        (denied && !self.proxy.live.is_in_flight()) || self.clear_proxy(turn)
+        (denied && !self.proxy.live.is_in_flight()) || self.clear_proxy(ctx)
     }
 
     /// Removes the Secret, wherever it comes from. Says whether it is gone.
-    fn clear_proxy(&mut self, turn: &mut Turn<Self>) -> bool {
-        turn.wake_at_some(self.proxy.live.waits_until(turn.now));
-        let free = self.proxy.live.is_free(turn.now);
+    fn clear_proxy(&mut self, ctx: &mut StepContext<Self>) -> bool {
+        ctx.wake_at_some(self.proxy.live.waits_until(ctx.now));
         match self.proxy.live.presence().clone() {
             Presence::Absent => return !self.proxy.live.is_in_flight(),
-            Presence::Unknown if free => {
-                self.proxy.live.begin();
+            Presence::Unknown => {
                 let target = reference(&self.namespace, &self.name);
-                turn.kube(Tag::ReadProxy, KubeRequest::Get(target));
+                ctx.read(
+                    &mut self.proxy.live,
+                    RunnerSetTag::Proxy(Verb::Read),
+                    target,
+                );
             }
-            Presence::Present(live) if free && live.metadata.deletion_timestamp.is_none() => {
-                self.proxy.live.begin();
-                turn.kube(Tag::DeleteProxy, KubeRequest::delete(&live.into_object()));
+            Presence::Present(live) if live.metadata.deletion_timestamp.is_some() => {}
+            Presence::Present(live) => {
+                let tag = RunnerSetTag::Proxy(Verb::Delete);
+                ctx.send(&mut self.proxy.live, tag, FREELY, || {
+                    KubeRequest::delete(&live.into_object())
+                });
             }
-            Presence::Unknown | Presence::Present(_) => {}
         }
         false
     }
@@ -260,7 +275,7 @@ fn proxy_of(set: &EphemeralRunnerSet) -> Option<&ProxyConfig> {
     set.spec.ephemeral_runner_spec.as_ref()?.proxy.as_ref()
 }
 
-fn reference(namespace: &str, set: &str) -> ObjectRef {
+pub(super) fn reference(namespace: &str, set: &str) -> ObjectRef {
     ObjectRef::new(
         Kind::Secret,
         namespace,

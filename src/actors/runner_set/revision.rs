@@ -4,7 +4,7 @@
 use super::books::Class;
 use super::machine::{RunnerSetMachine, applied_revision};
 use super::status::Marks;
-use crate::actors::runner::turn::Turn;
+use crate::actors::core::step_context::StepContext;
 use crate::api::{EphemeralRunnerSet, EphemeralRunnerSetPhase};
 use crate::messages::RunnerCommand;
 
@@ -15,19 +15,19 @@ impl RunnerSetMachine {
         &mut self,
         set: &EphemeralRunnerSet,
         target: i64,
-        turn: &mut Turn<Self>,
+        ctx: &mut StepContext<Self>,
     ) {
         self.creation.trim(0);
-        self.release_before(target, turn);
+        self.release_before(target, ctx);
         if self.books.releases() > 0 || !self.creation.is_empty() {
             return;
         }
         if self.books.is_unasked_before(target) {
             // none counts as let go that the service was not asked about
-            return turn.wake_at_some(self.books.next_rest_end());
+            return ctx.wake_at_some(self.books.next_rest_end());
         }
         if !self.proxy.refresh_for(target) {
-            self.keep_proxy(set, turn);
+            self.keep_proxy(set, ctx);
             return;
         }
         let advanced = target.max(applied_revision(set));
@@ -42,16 +42,16 @@ impl RunnerSetMachine {
             cleanup_patch: Some(0),
             phase: Some(phase),
         };
-        if self.write_marks(set, &marks, turn) {
+        if self.write_marks(set, &marks, ctx) {
             self.failing.reset();
         }
     }
 
     /// Asks idle runners to go that were made before `revision`. One that the service keeps is asked
     /// again after a rest: the job that it was kept for may have been taken back.
-    pub(super) fn release_before(&mut self, revision: i64, turn: &mut Turn<Self>) {
+    pub(super) fn release_before(&mut self, revision: i64, ctx: &mut StepContext<Self>) {
         while let Some(name) = self.books.next_idle_before(revision) {
-            self.tell(name, RunnerCommand::Release, turn);
+            self.tell(name, RunnerCommand::Release, ctx);
         }
     }
 
@@ -84,14 +84,14 @@ impl RunnerSetMachine {
     }
 
     /// Puts the phase on record, at once: everything else waits for it.
-    pub(super) fn keep_phase(&mut self, set: &EphemeralRunnerSet, turn: &mut Turn<Self>) {
+    pub(super) fn keep_phase(&mut self, set: &EphemeralRunnerSet, ctx: &mut StepContext<Self>) {
         let wanted = self.phase();
         if phase(set).is_some_and(|known| known != wanted) {
             let marks = Marks {
                 phase: Some(wanted),
                 ..Marks::default()
             };
-            self.write_marks(set, &marks, turn);
+            self.write_marks(set, &marks, ctx);
         }
     }
 
@@ -105,16 +105,16 @@ impl RunnerSetMachine {
     }
 
     /// Under a rejected revision: runners without a job are let go, none is made.
-    pub(super) fn stand_still(&mut self, set: &EphemeralRunnerSet, turn: &mut Turn<Self>) {
+    pub(super) fn stand_still(&mut self, set: &EphemeralRunnerSet, ctx: &mut StepContext<Self>) {
         self.creation.trim(0);
         while let Some(name) = self.books.next_idle() {
-            self.tell(name, RunnerCommand::Release, turn);
+            self.tell(name, RunnerCommand::Release, ctx);
         }
         while let Some(name) = self.books.next_stale() {
-            self.tell(name, RunnerCommand::Delete, turn);
+            self.tell(name, RunnerCommand::Delete, ctx);
         }
-        self.count_finished_if_due(set, turn);
-        turn.wake_at_some(self.books.next_rest_end());
+        self.count_finished_if_due(set, ctx);
+        ctx.wake_at_some(self.books.next_rest_end());
     }
 }
 

@@ -6,7 +6,7 @@
 
 use super::creation::MAX_CREATES;
 use super::machine::RunnerSetMachine;
-use crate::actors::runner::turn::Turn;
+use crate::actors::core::step_context::StepContext;
 use crate::api::EphemeralRunnerSet;
 use crate::clock::{Timestamp, after};
 use crate::messages::{Effect, EventSeverity, RunnerCommand, RunnerDirective};
@@ -79,7 +79,7 @@ impl RunnerSetMachine {
 
     /// Follows the quota: says once that it leaves no room, keeps one runner that shows when there
     /// is some, and lets the others go, which have no pod.
-    pub(super) fn follow_room(&mut self, set: &EphemeralRunnerSet, turn: &mut Turn<Self>) {
+    pub(super) fn follow_room(&mut self, set: &EphemeralRunnerSet, ctx: &mut StepContext<Self>) {
         let freed = std::mem::take(&mut self.room.freed);
         if !self.is_crowded() {
             return;
@@ -90,38 +90,38 @@ impl RunnerSetMachine {
                 "a quota leaves no room for more runners; they are made as soon as there is: {}",
                 trouble.unwrap_or_default()
             );
-            turn.event(set, EventSeverity::Warning, "QuotaExceeded", message);
+            ctx.event(set, EventSeverity::Warning, "QuotaExceeded", message);
         }
         self.creation.trim(1);
         while let Some(name) = self.books.next_crowded() {
-            self.tell(name, RunnerCommand::Delete, turn);
+            self.tell(name, RunnerCommand::Delete, ctx);
         }
         if freed {
             self.creation.hurry();
             if let Some(name) = self.books.first_crowded() {
                 let command = RunnerCommand::TryAgain;
-                turn.push(Effect::Child(RunnerDirective::Tell { name, command }));
+                ctx.push(Effect::Child(RunnerDirective::Tell { name, command }));
             }
         }
     }
 
     /// How many of `gap` runners may be made now.
-    pub(super) fn room_for(&mut self, gap: usize, turn: &mut Turn<Self>) -> usize {
+    pub(super) fn room_for(&mut self, gap: usize, ctx: &mut StepContext<Self>) -> usize {
         let under_way = self.books.starting() + self.creation.len();
         if self.is_crowded() {
             let one = under_way == 0 && self.books.first_crowded().is_none();
             return usize::from(one);
         }
         if gap > 0 && under_way >= self.room.width {
-            let since = *self.room.full_since.get_or_insert(turn.now);
+            let since = *self.room.full_since.get_or_insert(ctx.now);
             let due = after(since, PATIENCE);
-            if due > turn.now {
-                turn.wake_at(due);
+            if due > ctx.now {
+                ctx.wake_at(due);
                 return 0;
             }
             self.room.widen();
-            self.room.full_since = Some(turn.now);
-            turn.wake_at(after(turn.now, PATIENCE));
+            self.room.full_since = Some(ctx.now);
+            ctx.wake_at(after(ctx.now, PATIENCE));
         }
         self.room.width.saturating_sub(under_way)
     }

@@ -3,7 +3,7 @@
 use super::books::Class;
 use super::machine::{RunnerSetMachine, applied_revision, cleanup_patch};
 use super::status::Marks;
-use crate::actors::runner::turn::Turn;
+use crate::actors::core::step_context::StepContext;
 use crate::api::EphemeralRunnerSet;
 use crate::messages::RunnerCommand;
 
@@ -14,23 +14,23 @@ impl RunnerSetMachine {
         &mut self,
         set: &EphemeralRunnerSet,
         may_create: bool,
-        turn: &mut Turn<Self>,
+        ctx: &mut StepContext<Self>,
     ) {
         while let Some(name) = self.books.next_stale() {
-            self.tell(name, RunnerCommand::Delete, turn);
+            self.tell(name, RunnerCommand::Delete, ctx);
         }
         if self.books.count(Class::Stale) > 0 {
             return;
         }
-        self.follow_room(set, turn);
+        self.follow_room(set, ctx);
         let revision = set.spec.actionable_revision.unwrap_or(0);
-        self.release_before(revision.min(applied_revision(set)), turn);
-        turn.wake_at_some(self.books.next_rest_end());
+        self.release_before(revision.min(applied_revision(set)), ctx);
+        ctx.wake_at_some(self.books.next_rest_end());
         let is_due = self.is_due(set);
         if !is_due && !self.unsure && self.creation.is_empty() {
-            return self.release_surplus(set, turn);
+            return self.release_surplus(set, ctx);
         }
-        if is_due && self.count_finished(set, turn) {
+        if is_due && self.count_finished(set, ctx) {
             return;
         }
         let replicas = set.spec.replicas.unwrap_or(0).max(0);
@@ -41,10 +41,10 @@ impl RunnerSetMachine {
         let gap = wanted.saturating_sub(self.creation.len());
         if wanted > 0 {
             if may_create {
-                self.create_runners(set, gap, turn);
+                self.create_runners(set, gap, ctx);
             }
         } else {
-            self.release_surplus(set, turn);
+            self.release_surplus(set, ctx);
         }
         if wanted == 0 && self.creation.is_empty() {
             self.rest_room();
@@ -66,21 +66,21 @@ impl RunnerSetMachine {
     pub(super) fn count_finished_if_due(
         &mut self,
         set: &EphemeralRunnerSet,
-        turn: &mut Turn<Self>,
+        ctx: &mut StepContext<Self>,
     ) {
         if self.is_due(set) {
-            self.count_finished(set, turn);
+            self.count_finished(set, ctx);
         }
     }
 
     /// Counts finished runners: puts on record that it is done under this patch, then lets them
     /// go and holds their places. Says whether it did either: nothing else is decided on the
     /// same input.
-    fn count_finished(&mut self, set: &EphemeralRunnerSet, turn: &mut Turn<Self>) -> bool {
+    fn count_finished(&mut self, set: &EphemeralRunnerSet, ctx: &mut StepContext<Self>) -> bool {
         let (patch, marker) = (set.spec.patch_id, cleanup_patch(set));
         let on_record = self.hold.is_count_on_record(marker);
-        if !self.books.has_to_count(turn.now, patch, on_record) {
-            turn.wake_at_some(self.books.counts_at());
+        if !self.books.has_to_count(ctx.now, patch, on_record) {
+            ctx.wake_at_some(self.books.counts_at());
             return false;
         }
         if !on_record {
@@ -92,43 +92,43 @@ impl RunnerSetMachine {
                 cleanup_patch: Some(patch),
                 ..Marks::default()
             };
-            return self.write_marks(set, &marks, turn);
+            return self.write_marks(set, &marks, ctx);
         }
-        for counted in self.books.count_finished(turn.now, patch) {
+        for counted in self.books.count_finished(ctx.now, patch) {
             self.hold.keep(counted);
         }
-        self.clear_settled(turn);
+        self.clear_settled(ctx);
         true
     }
 
     /// Lets finished runners go that are counted. Each stays until its pod and Secret are gone:
     /// a runner in deletion that holds some is capacity once more.
-    pub(super) fn clear_settled(&mut self, turn: &mut Turn<Self>) {
+    pub(super) fn clear_settled(&mut self, ctx: &mut StepContext<Self>) {
         while let Some(name) = self.books.next_settled() {
-            self.tell(name, RunnerCommand::Delete, turn);
+            self.tell(name, RunnerCommand::Delete, ctx);
         }
     }
 
     /// Asks surplus runners to go, as many at once as there are too many.
-    pub(super) fn shrink(&mut self, replicas: i64, turn: &mut Turn<Self>) {
+    pub(super) fn shrink(&mut self, replicas: i64, ctx: &mut StepContext<Self>) {
         let alive = self.books.count(Class::Pending) + self.books.count(Class::Running);
         let surplus = usize::try_from(alive - replicas).unwrap_or(0);
         while self.books.releases() < surplus
-            && let Some(name) = self.books.next_surplus(turn.now)
+            && let Some(name) = self.books.next_surplus(ctx.now)
         {
-            self.tell(name, RunnerCommand::Release, turn);
+            self.tell(name, RunnerCommand::Release, ctx);
         }
         if self.books.releases() < surplus {
-            turn.wake_at_some(self.books.next_surplus_at());
+            ctx.wake_at_some(self.books.next_surplus_at());
         }
     }
 
     /// Failed runners are no capacity. One is kept for a person to look at, until another
     /// does well.
-    pub(super) fn clear_failed(&mut self, turn: &mut Turn<Self>) {
+    pub(super) fn clear_failed(&mut self, ctx: &mut StepContext<Self>) {
         let kept = usize::from(!std::mem::take(&mut self.succeeded));
         while let Some(name) = self.books.next_failed(kept) {
-            self.tell(name, RunnerCommand::Delete, turn);
+            self.tell(name, RunnerCommand::Delete, ctx);
         }
     }
 }

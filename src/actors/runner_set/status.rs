@@ -3,8 +3,9 @@
 use serde_json::{Map, Value, json};
 
 use super::books::Class;
-use super::machine::{RunnerSetMachine, Tag};
-use crate::actors::runner::turn::Turn;
+use super::machine::{RunnerSetMachine, RunnerSetTag};
+use crate::actors::core::cached::Verb;
+use crate::actors::core::step_context::StepContext;
 use crate::api::constants::finalizers;
 use crate::api::{EphemeralRunnerSet, EphemeralRunnerSetPhase, EphemeralRunnerSetStatus};
 use crate::clock::after;
@@ -28,24 +29,24 @@ impl RunnerSetMachine {
         &mut self,
         set: &EphemeralRunnerSet,
         marks: &Marks,
-        turn: &mut Turn<Self>,
+        ctx: &mut StepContext<Self>,
     ) -> bool {
         let lock = set.metadata.resource_version.clone();
-        self.write_status(set, marks, lock, turn)
+        self.write_status(set, marks, lock, ctx)
     }
 
     /// Keeps the counts in the status up to date.
-    pub(super) fn keep_status(&mut self, set: &EphemeralRunnerSet, turn: &mut Turn<Self>) {
+    pub(super) fn keep_status(&mut self, set: &EphemeralRunnerSet, ctx: &mut StepContext<Self>) {
         if changes(set, &self.desired_status(set, &Marks::default())).is_empty() {
             return;
         }
         let due = self
             .status_written
-            .map_or(turn.now, |time| after(time, STATUS_PERIOD));
-        if due > turn.now {
-            turn.wake_at(due);
+            .map_or(ctx.now, |time| after(time, STATUS_PERIOD));
+        if due > ctx.now {
+            ctx.wake_at(due);
         } else {
-            self.write_status(set, &Marks::default(), None, turn);
+            self.write_status(set, &Marks::default(), None, ctx);
         }
     }
 
@@ -54,16 +55,15 @@ impl RunnerSetMachine {
         set: &EphemeralRunnerSet,
         marks: &Marks,
         lock: Option<String>,
-        turn: &mut Turn<Self>,
+        ctx: &mut StepContext<Self>,
     ) -> bool {
         let body = changes(set, &self.desired_status(set, marks));
-        if body.is_empty() || !self.set.is_free(turn.now) {
+        if body.is_empty() || !ctx.begin(&mut self.set) {
             return false;
         }
-        self.set.begin();
-        self.status_written = Some(turn.now);
-        turn.kube(
-            Tag::WriteStatus,
+        self.status_written = Some(ctx.now);
+        ctx.kube(
+            RunnerSetTag::RunnerSet(Verb::Patch),
             KubeRequest::Patch {
                 target: self.reference(),
                 body: json!({ "status": body }),
@@ -99,13 +99,18 @@ impl RunnerSetMachine {
             .any(|name| name == finalizers::EPHEMERAL_RUNNER_SET)
     }
 
-    pub(super) fn add_finalizer(&mut self, set: &EphemeralRunnerSet, turn: &mut Turn<Self>) {
+    pub(super) fn add_finalizer(&mut self, set: &EphemeralRunnerSet, ctx: &mut StepContext<Self>) {
         let mut wanted = set.metadata.finalizers.clone().unwrap_or_default();
         wanted.push(finalizers::EPHEMERAL_RUNNER_SET.to_owned());
-        self.write_finalizers(set, Tag::AddFinalizer, json!(wanted), turn);
+        self.write_finalizers(
+            set,
+            RunnerSetTag::RunnerSet(Verb::Patch),
+            json!(wanted),
+            ctx,
+        );
     }
 
-    pub(super) fn drop_finalizer(&mut self, set: &EphemeralRunnerSet, turn: &mut Turn<Self>) {
+    pub(super) fn drop_finalizer(&mut self, set: &EphemeralRunnerSet, ctx: &mut StepContext<Self>) {
         let others: Vec<&String> = set
             .metadata
             .finalizers
@@ -118,21 +123,20 @@ impl RunnerSetMachine {
         } else {
             json!(others)
         };
-        self.write_finalizers(set, Tag::DropFinalizer, value, turn);
+        self.write_finalizers(set, RunnerSetTag::RunnerSet(Verb::Patch), value, ctx);
     }
 
     fn write_finalizers(
         &mut self,
         set: &EphemeralRunnerSet,
-        tag: Tag,
+        tag: RunnerSetTag,
         finalizers: Value,
-        turn: &mut Turn<Self>,
+        ctx: &mut StepContext<Self>,
     ) {
-        if !self.set.is_free(turn.now) {
+        if !ctx.begin(&mut self.set) {
             return;
         }
-        self.set.begin();
-        turn.kube(
+        ctx.kube(
             tag,
             KubeRequest::Patch {
                 target: self.reference(),

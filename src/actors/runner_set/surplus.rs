@@ -1,7 +1,7 @@
 //! Runners that are too many: whether some may be asked to go while jobs run.
 
 use super::machine::RunnerSetMachine;
-use crate::actors::runner::turn::Turn;
+use crate::actors::core::step_context::StepContext;
 use crate::api::constants::annotations;
 use crate::api::{EphemeralRunnerSet, listener_patch};
 use crate::clock::{Timestamp, after};
@@ -53,17 +53,21 @@ impl RunnerSetMachine {
     /// goes on, or when several patches of our own have asked for no more for a while. What another
     /// listener's patch leaves out nobody knows. Either way the service is asked first: a runner that
     /// has taken a job meanwhile stays.
-    pub(super) fn release_surplus(&mut self, set: &EphemeralRunnerSet, turn: &mut Turn<Self>) {
+    pub(super) fn release_surplus(
+        &mut self,
+        set: &EphemeralRunnerSet,
+        ctx: &mut StepContext<Self>,
+    ) {
         let replicas = set.spec.replicas.unwrap_or(0).max(0);
         if set.spec.patch_id != 0 {
             let Some(due) = self.agreement.stands_from() else {
                 return;
             };
-            if due > turn.now {
-                return turn.wake_at(due);
+            if due > ctx.now {
+                return ctx.wake_at(due);
             }
         }
-        self.shrink(replicas, turn);
+        self.shrink(replicas, ctx);
     }
 }
 

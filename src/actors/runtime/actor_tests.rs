@@ -55,6 +55,7 @@ impl Machine for Scribe {
     type Report = &'static str;
     type ChildReport = NoReport;
     type Directive = NoDirective;
+    type Notes = ();
 
     fn step(&mut self, now: Timestamp, input: InputOf<Self>) -> Vec<EffectOf<Self>> {
         assert!(!matches!(input, Input::Command("panic")), "as asked");
@@ -450,6 +451,7 @@ impl Machine for Parent {
     type Report = &'static str;
     type ChildReport = Word;
     type Directive = NoDirective;
+    type Notes = ();
 
     fn step(&mut self, _: Timestamp, input: InputOf<Self>) -> Vec<EffectOf<Self>> {
         assert!(!matches!(input, Input::Command("panic")), "as asked");

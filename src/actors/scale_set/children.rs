@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
+use super::context::ScaleSetContext;
 use super::state::ScaleSetMachine;
-use super::step::Step;
-use crate::actors::core::owned::Owned;
+use crate::actors::core::cached::Cached;
 use crate::api::{AutoscalingListener, EphemeralRunnerSet};
 use crate::messages::{
     Effect, KubeObject, ListenerCommand, ListenerDirective, ListenerReport, Object, ObjectRef,
@@ -16,7 +16,7 @@ use crate::messages::{
 #[derive(Debug, Default)]
 pub struct ListenerChild {
     /// Its AutoscalingListener.
-    pub object: Owned<AutoscalingListener>,
+    pub object: Cached<AutoscalingListener>,
     /// Whether an actor looks after it.
     pub alive: bool,
     /// What that last said.
@@ -29,7 +29,7 @@ pub struct ListenerChild {
 #[derive(Debug, Default)]
 pub struct RunnerSetChild {
     /// The EphemeralRunnerSet.
-    pub object: Owned<EphemeralRunnerSet>,
+    pub object: Cached<EphemeralRunnerSet>,
     /// Whether an actor looks after it or its runners.
     pub alive: bool,
     /// What that last said.
@@ -64,7 +64,7 @@ impl ScaleSetMachine {
     // === from the children ===
 
     /// Takes in what a listener says.
-    pub(super) fn hear_listener(&mut self, report: ListenerReport, step: &mut Step) {
+    pub(super) fn hear_listener(&mut self, report: ListenerReport, ctx: &mut ScaleSetContext) {
         let name = report.name.clone();
         let child = self.listeners.entry(name.clone()).or_default();
         child.told = false;
@@ -87,12 +87,12 @@ impl ScaleSetMachine {
         }
         child.alive = false;
         if let Some(successor) = child.object.get().cloned() {
-            self.hand_to_listener(&name, successor, step);
+            self.hand_to_listener(&name, successor, ctx);
         }
     }
 
     /// Takes in what the runner set says.
-    pub(super) fn hear_runner_set(&mut self, report: RunnerSetReport, step: &mut Step) {
+    pub(super) fn hear_runner_set(&mut self, report: RunnerSetReport, ctx: &mut ScaleSetContext) {
         let child = &mut self.runner_set;
         let stopped = report.is_last();
         if let Some(object) = &report.set {
@@ -112,7 +112,7 @@ impl ScaleSetMachine {
         let changed = before != Some(report.counts);
         child.report = (!stopped).then_some(report);
         if stopped && let Some(successor) = child.object.get().cloned() {
-            self.hand_to_runner_set(successor.into_object(), step);
+            self.hand_to_runner_set(successor.into_object(), ctx);
         }
         if changed {
             self.hurry_former_sets();
@@ -126,30 +126,34 @@ impl ScaleSetMachine {
         &mut self,
         name: &str,
         object: Arc<AutoscalingListener>,
-        step: &mut Step,
+        ctx: &mut ScaleSetContext,
     ) {
         self.listeners.entry(name.to_owned()).or_default().alive = true;
-        self.direct_listener(name, ListenerDirective::Observe(object), step);
+        self.direct_listener(name, ListenerDirective::Observe(object), ctx);
     }
 
     /// Hands an object to the runner set's actor, which is made if need be.
-    pub(super) fn hand_to_runner_set(&mut self, object: Object, step: &mut Step) {
+    pub(super) fn hand_to_runner_set(&mut self, object: Object, ctx: &mut ScaleSetContext) {
         self.runner_set.alive = true;
         let directive = RunnerSetDirective::Deliver(object);
-        step.effects
-            .push(Effect::Child(ScaleSetDirective::RunnerSet(directive)));
+        ctx.push(Effect::Child(ScaleSetDirective::RunnerSet(directive)));
     }
 
     /// Tells every listener that is there.
-    pub(super) fn tell_listeners(&self, command: &ListenerCommand, step: &mut Step) {
+    pub(super) fn tell_listeners(&self, command: &ListenerCommand, ctx: &mut ScaleSetContext) {
         let alive = self.listeners.iter().filter(|(_, child)| child.alive);
         for (name, _) in alive {
-            self.direct_listener(name, ListenerDirective::Tell(command.clone()), step);
+            self.direct_listener(name, ListenerDirective::Tell(command.clone()), ctx);
         }
     }
 
     /// Passes on the news that an object of a child is gone.
-    pub(super) fn pass_on_gone(&mut self, object: ObjectRef, uid: String, step: &mut Step) {
+    pub(super) fn pass_on_gone(
+        &mut self,
+        object: ObjectRef,
+        uid: String,
+        ctx: &mut ScaleSetContext,
+    ) {
         use crate::messages::Kind::{AutoscalingListener, EphemeralRunner, EphemeralRunnerSet};
         match object.kind {
             AutoscalingListener => {
@@ -159,7 +163,7 @@ impl ScaleSetMachine {
                 child.object.observe_gone(&uid);
                 if child.alive {
                     let name = object.name.clone();
-                    self.direct_listener(&name, ListenerDirective::Gone { object, uid }, step);
+                    self.direct_listener(&name, ListenerDirective::Gone { object, uid }, ctx);
                 }
             }
             EphemeralRunnerSet if object.name != self.name => {
@@ -171,19 +175,17 @@ impl ScaleSetMachine {
                 }
                 if self.runner_set.alive {
                     let directive = RunnerSetDirective::Gone { object, uid };
-                    step.effects
-                        .push(Effect::Child(ScaleSetDirective::RunnerSet(directive)));
+                    ctx.push(Effect::Child(ScaleSetDirective::RunnerSet(directive)));
                 }
             }
             _ => {}
         }
     }
 
-    fn direct_listener(&self, name: &str, directive: ListenerDirective, step: &mut Step) {
-        step.effects
-            .push(Effect::Child(ScaleSetDirective::Listener {
-                name: name.to_owned(),
-                directive,
-            }));
+    fn direct_listener(&self, name: &str, directive: ListenerDirective, ctx: &mut ScaleSetContext) {
+        ctx.push(Effect::Child(ScaleSetDirective::Listener {
+            name: name.to_owned(),
+            directive,
+        }));
     }
 }

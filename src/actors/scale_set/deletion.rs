@@ -5,20 +5,20 @@ use k8s_openapi::jiff::SignedDuration;
 use serde_json::json;
 
 use super::conditions::Finding;
+use super::context::ScaleSetContext;
 use super::record::{has_moved, recorded_id};
 use super::state::ScaleSetMachine;
-use super::step::Step;
 use super::vocabulary::ScaleSetTag;
 use crate::actors::core::backoff::Schedule;
-use crate::actors::core::owned::{Ownership, ownership};
-use crate::actors::core::tracked::Presence;
+use crate::actors::core::cached::{Presence, Verb};
+use crate::actors::core::ownership::{Ownership, ownership};
 use crate::api::AutoscalingRunnerSet;
 use crate::api::constants::annotations::RUNNER_SCALE_SET_ID;
 use crate::api::constants::finalizers;
 use crate::clock::Timestamp;
 use crate::messages::{
-    ActionsAnswer, ActionsCall, ActionsError, ActionsErrorKind, ActionsRequest, EventSeverity,
-    KubeObject, KubeRequest,
+    ActionsAnswer, ActionsCall, ActionsError, ActionsErrorKind, EventSeverity, KubeObject,
+    KubeRequest,
 };
 use crate::resources::{listener_name, tenant_of_set};
 
@@ -105,41 +105,45 @@ impl Deregistration {
 
 impl ScaleSetMachine {
     /// Takes the next step of the deletion.
-    pub(super) fn delete(&mut self, ars: &AutoscalingRunnerSet, step: &mut Step) {
+    pub(super) fn delete(&mut self, ars: &AutoscalingRunnerSet, ctx: &mut ScaleSetContext) {
         let known = ars.metadata.finalizers.as_deref().unwrap_or_default();
         if !known
             .iter()
             .any(|name| name == finalizers::AUTOSCALING_RUNNER_SET)
         {
-            self.await_end(ars, step);
+            self.await_end(ars, ctx);
             return;
         }
-        let waits_for = self.take_down(ars, step);
+        let waits_for = self.take_down(ars, ctx);
         if let Some(what) = waits_for {
-            step.findings.ready = Finding::fails("Deleting", format!("waiting for {what}"));
+            ctx.notes.ready = Finding::fails("Deleting", format!("waiting for {what}"));
         }
     }
 
     /// Takes the next step. Answers with what it waits for.
-    fn take_down(&mut self, ars: &AutoscalingRunnerSet, step: &mut Step) -> Option<String> {
+    fn take_down(
+        &mut self,
+        ars: &AutoscalingRunnerSet,
+        ctx: &mut ScaleSetContext,
+    ) -> Option<String> {
         self.look_for_listener(ars);
-        if !self.remove_listeners(None, step) {
+        if !self.remove_listeners(None, ctx) {
             let why = self.listener_trouble();
-            step.findings.listener = going("the listener is being removed", why.as_deref());
+            ctx.notes.listener = going("the listener is being removed", why.as_deref());
             return Some(because("the listener to end", why.as_deref()));
         }
-        step.findings.listener = going("the listener is gone", None);
-        let former_gone = self.dissolve_former_sets(step);
-        if !self.remove_runner_set(ars, step) || !former_gone {
+        ctx.notes.listener = going("the listener is gone", None);
+        let former_gone = self.dissolve_former_sets(ctx);
+        if !self.remove_runner_set(ars, ctx) || !former_gone {
             let why = self.runners_trouble();
-            step.findings.runners = going("the runners are being removed", why.as_deref());
+            ctx.notes.runners = going("the runners are being removed", why.as_deref());
             return Some(because(&self.remaining_runners(), why.as_deref()));
         }
-        step.findings.runners = going("the runners are gone", None);
-        if !self.deregister(ars, step) {
+        ctx.notes.runners = going("the runners are gone", None);
+        if !self.deregister(ars, ctx) {
             return Some(self.remaining_registration());
         }
-        if !self.release_protected(ars, step) {
+        if !self.release_protected(ars, ctx) {
             let problem = self.protection.problem();
             let problem = problem.map_or(String::new(), |problem| format!(": {problem}"));
             return Some(format!(
@@ -152,7 +156,7 @@ impl ScaleSetMachine {
             .filter(|name| *name != finalizers::AUTOSCALING_RUNNER_SET)
             .collect();
         let body = json!({ "metadata": { "finalizers": rest } });
-        self.patch_scale_set_at(ars, body, step);
+        self.patch_scale_set_at(ars, body, ctx);
         None
     }
 
@@ -186,17 +190,17 @@ impl ScaleSetMachine {
         }
     }
 
-    fn remove_runner_set(&mut self, ars: &AutoscalingRunnerSet, step: &mut Step) -> bool {
+    fn remove_runner_set(&mut self, ars: &AutoscalingRunnerSet, ctx: &mut ScaleSetContext) -> bool {
         match self.runner_set.object.presence().clone() {
             Presence::Unknown => {
-                self.read_runner_set(step);
+                self.read_runner_set(ctx);
                 false
             }
             Presence::Absent => self.runner_set.is_gone(),
             Presence::Present(live) if ownership(&live.metadata, ars) == Ownership::Foreign => true,
             Presence::Present(live) => {
                 if live.metadata.deletion_timestamp.is_none() {
-                    self.delete_runner_set(&live, step);
+                    self.delete_runner_set(&live, ctx);
                 }
                 false
             }
@@ -224,7 +228,7 @@ impl ScaleSetMachine {
     }
 
     /// Deletes the scale set in the service and then forgets its id. Says whether that is done.
-    fn deregister(&mut self, ars: &AutoscalingRunnerSet, step: &mut Step) -> bool {
+    fn deregister(&mut self, ars: &AutoscalingRunnerSet, ctx: &mut ScaleSetContext) -> bool {
         if self.registration.is_calling() {
             // what that call makes has to go too
             return false;
@@ -238,13 +242,13 @@ impl ScaleSetMachine {
             self.deregistration.done = true;
             self.deregistration.left = Some(why);
         }
-        if !self.deregistration.done && self.is_in_question(step) {
+        if !self.deregistration.done && self.is_in_question(ctx) {
             return false;
         }
         if self.deregistration.done {
-            self.say_what_is_left(ars, id, step);
+            self.say_what_is_left(ars, id, ctx);
             if recorded.is_some() {
-                self.forget_id(ars, step);
+                self.forget_id(ars, ctx);
             }
             return recorded.is_none();
         }
@@ -252,15 +256,15 @@ impl ScaleSetMachine {
         if deregistration.in_flight {
             return false;
         }
-        if let Some(time) = deregistration.not_before.filter(|time| *time > step.now) {
-            step.wake.at(time);
+        if let Some(time) = deregistration.not_before.filter(|time| *time > ctx.now) {
+            ctx.wake_at(time);
             return false;
         }
         deregistration.in_flight = true;
-        deregistration.since.get_or_insert(step.now);
+        deregistration.since.get_or_insert(ctx.now);
         let tenant = tenant_of_set(ars);
         let call = ActionsCall::DeleteScaleSet { id };
-        step.call(ScaleSetTag::Deregistration, ActionsRequest { tenant, call });
+        ctx.actions(ScaleSetTag::Deregistration, tenant, call);
         false
     }
 
@@ -284,39 +288,39 @@ impl ScaleSetMachine {
 
     /// Whether another set that says that it has the scale set may yet show it. An id can be made
     /// up, so that it is not waited for long.
-    fn is_in_question(&mut self, step: &mut Step) -> bool {
+    fn is_in_question(&mut self, ctx: &mut ScaleSetContext) -> bool {
         if self.deregistration.in_flight || self.shared_with.iter().all(|one| one.proven) {
             return false;
         }
-        let since = *self.deregistration.in_question.get_or_insert(step.now);
-        let until = since.saturating_add(PROOF_WITHIN).unwrap_or(step.now);
-        step.wake.at(until);
-        until > step.now
+        let since = *self.deregistration.in_question.get_or_insert(ctx.now);
+        let until = since.saturating_add(PROOF_WITHIN).unwrap_or(ctx.now);
+        ctx.wake_at(until);
+        until > ctx.now
     }
 
-    fn say_what_is_left(&mut self, ars: &AutoscalingRunnerSet, id: i64, step: &mut Step) {
+    fn say_what_is_left(&mut self, ars: &AutoscalingRunnerSet, id: i64, ctx: &mut ScaleSetContext) {
         if let Some(error) = self.deregistration.left.clone() {
             let message = format!(
                 "the scale set with id {id} was left in the Actions service at {}, delete it \
                  there: {error}",
                 ars.spec.github_config_url
             );
-            self.announce(ars, EventSeverity::Warning, "ScaleSetLeft", message, step);
+            self.announce(ars, EventSeverity::Warning, "ScaleSetLeft", message, ctx);
         }
     }
 
-    fn forget_id(&mut self, ars: &AutoscalingRunnerSet, step: &mut Step) {
+    fn forget_id(&mut self, ars: &AutoscalingRunnerSet, ctx: &mut ScaleSetContext) {
         let body = json!({ "metadata": { "annotations": { RUNNER_SCALE_SET_ID: null } } });
-        self.send_scale_set(step, body.to_string(), || {
+        self.send_scale_set(ctx, body.to_string(), || {
             KubeRequest::patch(ars.reference(), body)
         });
     }
 
     /// Our part is done; others may hold the object.
-    fn await_end(&mut self, ars: &AutoscalingRunnerSet, step: &mut Step) {
+    fn await_end(&mut self, ars: &AutoscalingRunnerSet, ctx: &mut ScaleSetContext) {
         let target = ars.reference();
-        let tag = ScaleSetTag::ScaleSet(crate::actors::core::owned::Verb::Read);
-        step.send(&mut self.ars, tag, Some("end"), || KubeRequest::Get(target));
+        let tag = ScaleSetTag::ScaleSet(Verb::Read);
+        ctx.send(&mut self.ars, tag, Some("end"), || KubeRequest::Get(target));
     }
 }
 

@@ -9,12 +9,11 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::context::ScaleSetContext;
 use super::state::ScaleSetMachine;
-use super::step::Step;
 use super::vocabulary::ScaleSetTag;
 use crate::actors::core::backoff;
-use crate::actors::core::owned::{Owned, Verb};
-use crate::actors::core::tracked::Presence;
+use crate::actors::core::cached::{Cached, Presence, Verb};
 use crate::api::constants::{finalizers, labels};
 use crate::api::{AutoscalingRunnerSet, EphemeralRunnerSet};
 use crate::clock::{Timestamp, after};
@@ -34,7 +33,7 @@ const PAUSE: i64 = 5;
 /// A set under another name.
 #[derive(Debug, Default)]
 pub struct FormerSet {
-    object: Owned<EphemeralRunnerSet>,
+    object: Cached<EphemeralRunnerSet>,
     runners: Search,
 }
 
@@ -102,11 +101,11 @@ impl ScaleSetMachine {
         name: &str,
         verb: Verb,
         result: &Result<KubeAnswer, KubeError>,
-        step: &Step,
+        ctx: &ScaleSetContext,
     ) {
         let who = ObjectRef::new(Kind::EphemeralRunnerSet, &self.namespace, name);
         if let Some(former) = self.former_sets.get_mut(name) {
-            former.object.finish(step.now, verb, result, &who);
+            former.object.finish(ctx.now, verb, result, &who);
         }
     }
 
@@ -114,12 +113,12 @@ impl ScaleSetMachine {
         &mut self,
         name: &str,
         result: &Result<KubeAnswer, KubeError>,
-        step: &Step,
+        ctx: &ScaleSetContext,
     ) {
         if let Some(former) = self.former_sets.get_mut(name) {
             let uid = former.object.get().and_then(|set| set.metadata.uid.clone());
             let uid = uid.unwrap_or_default();
-            former.runners.finish(step.now, &uid, result);
+            former.runners.finish(ctx.now, &uid, result);
         }
     }
 
@@ -131,7 +130,11 @@ impl ScaleSetMachine {
     }
 
     /// Says that the runners of former sets go on as runners of this one.
-    pub(super) fn announce_former_sets(&mut self, ars: &AutoscalingRunnerSet, step: &mut Step) {
+    pub(super) fn announce_former_sets(
+        &mut self,
+        ars: &AutoscalingRunnerSet,
+        ctx: &mut ScaleSetContext,
+    ) {
         let names: Vec<&str> = self.former_sets.keys().map(String::as_str).collect();
         if !names.is_empty() {
             let message = format!(
@@ -141,13 +144,13 @@ impl ScaleSetMachine {
                 self.name
             );
             let severity = EventSeverity::Normal;
-            self.announce(ars, severity, "RunnerSetAdopted", message, step);
+            self.announce(ars, severity, "RunnerSetAdopted", message, ctx);
         }
     }
 
     /// Deletes former sets, and lets those go that have no runners any more. Says whether all
     /// are gone.
-    pub(super) fn dissolve_former_sets(&mut self, step: &mut Step) -> bool {
+    pub(super) fn dissolve_former_sets(&mut self, ctx: &mut ScaleSetContext) -> bool {
         let (namespace, scale_set) = (&self.namespace, &self.name);
         self.former_sets.retain(|name, former| {
             former.dissolve(
@@ -156,7 +159,7 @@ impl ScaleSetMachine {
                     scale_set,
                     name,
                 },
-                step,
+                ctx,
             )
         });
         self.former_sets.is_empty()
@@ -172,17 +175,17 @@ struct Of<'a> {
 
 impl FormerSet {
     /// Takes the next step towards its end. Says whether it is still there.
-    fn dissolve(&mut self, of: &Of<'_>, step: &mut Step) -> bool {
+    fn dissolve(&mut self, of: &Of<'_>, ctx: &mut ScaleSetContext) -> bool {
         let tag = |verb| ScaleSetTag::FormerSet(of.name.to_owned(), verb);
         match self.object.presence().clone() {
             Presence::Absent => return self.object.is_in_flight(),
             Presence::Unknown => {
                 let target = ObjectRef::new(Kind::EphemeralRunnerSet, of.namespace, of.name);
-                step.read(&mut self.object, tag(Verb::Read), target);
+                ctx.read(&mut self.object, tag(Verb::Read), target);
             }
             Presence::Present(live) if live.metadata.deletion_timestamp.is_none() => {
                 let uid = live.metadata.uid.clone();
-                step.delete(&mut self.object, tag(Verb::Delete), live.as_ref(), uid);
+                ctx.delete(&mut self.object, tag(Verb::Delete), live.as_ref(), uid);
             }
             Presence::Present(live) => {
                 let held = live.metadata.finalizers.as_deref().unwrap_or_default();
@@ -192,11 +195,11 @@ impl FormerSet {
                 let (ours, rest): (Vec<&String>, _) = held
                     .iter()
                     .partition(|name| LET_GO.contains(&name.as_str()));
-                if !ours.is_empty() && self.has_no_runners(of, step) {
+                if !ours.is_empty() && self.has_no_runners(of, ctx) {
                     let lock = live.metadata.resource_version.clone();
                     let body = finalizers_patch(&rest);
                     let what = Some((Verb::Patch, body.to_string()));
-                    step.send(&mut self.object, tag(Verb::Patch), what, || {
+                    ctx.send(&mut self.object, tag(Verb::Patch), what, || {
                         KubeRequest::Patch {
                             target: live.reference(),
                             body,
@@ -210,13 +213,13 @@ impl FormerSet {
         true
     }
 
-    fn has_no_runners(&mut self, of: &Of<'_>, step: &mut Step) -> bool {
+    fn has_no_runners(&mut self, of: &Of<'_>, ctx: &mut ScaleSetContext) -> bool {
         let search = &mut self.runners;
         if search.none || search.in_flight {
             return search.none;
         }
-        if let Some(time) = search.not_before.filter(|time| *time > step.now) {
-            step.wake.at(time);
+        if let Some(time) = search.not_before.filter(|time| *time > ctx.now) {
+            ctx.wake_at(time);
             return false;
         }
         search.in_flight = true;
@@ -226,7 +229,7 @@ impl FormerSet {
             selector: format!("{}={}", labels::SCALE_SET_NAME, of.scale_set),
         };
         let tag = ScaleSetTag::FormerRunners(of.name.to_owned());
-        step.effects.push(Effect::Kube(tag, request));
+        ctx.push(Effect::Kube(tag, request));
         false
     }
 }

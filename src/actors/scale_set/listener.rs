@@ -10,12 +10,12 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Map, Value, json};
 
 use super::conditions::Finding;
+use super::context::ScaleSetContext;
 use super::registration::{Registered, reason_of};
 use super::state::ScaleSetMachine;
-use super::step::Step;
 use super::vocabulary::ScaleSetTag;
-use crate::actors::core::owned::{Difference, FREELY, Verb};
-use crate::actors::core::tracked::Presence;
+use crate::actors::core::cached::{FREELY, Presence, Verb};
+use crate::actors::core::difference::Difference;
 use crate::api::constants::labels;
 use crate::api::{
     AutoscalingListener, AutoscalingListenerPhase, AutoscalingListenerSpec, AutoscalingRunnerSet,
@@ -31,34 +31,34 @@ impl ScaleSetMachine {
         ars: &AutoscalingRunnerSet,
         registered: Registered,
         parked: bool,
-        step: &mut Step,
+        ctx: &mut ScaleSetContext,
     ) -> bool {
         let mut desired = autoscaling_listener(ars, registered.id, &self.settings);
         if parked {
             desired.spec.phase = Some(AutoscalingListenerPhase::Stopped);
         }
         let name = listener_name(ars);
-        let others_gone = self.remove_listeners(Some(&name), step);
+        let others_gone = self.remove_listeners(Some(&name), ctx);
         let child = self.listeners.entry(name.clone()).or_default();
         let settled = match child.object.presence().clone() {
             Presence::Unknown => {
-                self.read_listener(&name, step);
+                self.read_listener(&name, ctx);
                 false
             }
             Presence::Absent => {
                 if others_gone && registered.confirmed {
-                    self.create_listener(&name, desired, step);
+                    self.create_listener(&name, desired, ctx);
                 }
                 false
             }
-            Presence::Present(live) => self.correct_listener(ars, &live, &desired, step),
+            Presence::Present(live) => self.correct_listener(ars, &live, &desired, ctx),
         };
-        step.findings.listener = if parked {
+        ctx.notes.listener = if parked {
             Finding::fails("Stopped", self.verdict())
         } else {
             self.listener_finding(&name, settled)
         };
-        self.tell_problem(ars, &name, step);
+        self.tell_problem(ars, &name, ctx);
         let child = self.listeners.get(&name);
         settled
             && child.is_some_and(|child| {
@@ -71,7 +71,11 @@ impl ScaleSetMachine {
     }
 
     /// Deletes every AutoscalingListener but the one of that name. Says whether they are gone.
-    pub(super) fn remove_listeners(&mut self, but: Option<&str>, step: &mut Step) -> bool {
+    pub(super) fn remove_listeners(
+        &mut self,
+        but: Option<&str>,
+        ctx: &mut ScaleSetContext,
+    ) -> bool {
         self.listeners
             .retain(|name, child| but == Some(name.as_str()) || !child.is_gone());
         let (namespace, scale_set) = (self.namespace.clone(), self.name.clone());
@@ -94,13 +98,13 @@ impl ScaleSetMachine {
                     if live.metadata.deletion_timestamp.is_none() {
                         let tag = ScaleSetTag::Listener(name.clone(), Verb::Delete);
                         let uid = live.metadata.uid.clone();
-                        step.delete(&mut child.object, tag, live.as_ref(), uid);
+                        ctx.delete(&mut child.object, tag, live.as_ref(), uid);
                     }
                 }
             }
         }
         for name in unknown {
-            self.read_listener(&name, step);
+            self.read_listener(&name, ctx);
         }
         gone
     }
@@ -111,12 +115,12 @@ impl ScaleSetMachine {
         child.is_some_and(|child| child.object.is_absent() && !child.object.is_in_flight())
     }
 
-    pub(super) fn read_listener(&mut self, name: &str, step: &mut Step) {
+    pub(super) fn read_listener(&mut self, name: &str, ctx: &mut ScaleSetContext) {
         let namespace = &self.settings.namespace;
         let target = ObjectRef::new(Kind::AutoscalingListener, namespace, name);
         let tag = ScaleSetTag::Listener(name.to_owned(), Verb::Read);
         if let Some(child) = self.listeners.get_mut(name) {
-            step.read(&mut child.object, tag, target);
+            ctx.read(&mut child.object, tag, target);
         }
     }
 
@@ -125,14 +129,19 @@ impl ScaleSetMachine {
         is_of(listener, &self.namespace, &self.name)
     }
 
-    fn create_listener(&mut self, name: &str, mut desired: AutoscalingListener, step: &mut Step) {
+    fn create_listener(
+        &mut self,
+        name: &str,
+        mut desired: AutoscalingListener,
+        ctx: &mut ScaleSetContext,
+    ) {
         provide_annotation(&mut desired.metadata, None);
         let Some(child) = self.listeners.get_mut(name) else {
             return;
         };
         let tag = ScaleSetTag::Listener(name.to_owned(), Verb::Create);
         // a replacement is slowed down where the old one is deleted
-        let sent = step.send(&mut child.object, tag, FREELY, || {
+        let sent = ctx.send(&mut child.object, tag, FREELY, || {
             KubeRequest::Create(desired.into())
         });
         if sent {
@@ -145,9 +154,9 @@ impl ScaleSetMachine {
         ars: &AutoscalingRunnerSet,
         live: &Arc<AutoscalingListener>,
         desired: &AutoscalingListener,
-        step: &mut Step,
+        ctx: &mut ScaleSetContext,
     ) -> bool {
-        if !self.may_keep_listener(ars, live, step) {
+        if !self.may_keep_listener(ars, live, ctx) {
             return false;
         }
         let name = live.metadata.name.clone().unwrap_or_default();
@@ -156,8 +165,8 @@ impl ScaleSetMachine {
         };
         if let Some(difference) = difference(live, desired) {
             let tag = ScaleSetTag::Listener(name, Verb::Delete);
-            if step.delete(&mut child.object, tag, live.as_ref(), &difference.text) {
-                self.announce_replacement(ars, &difference, step);
+            if ctx.delete(&mut child.object, tag, live.as_ref(), &difference.text) {
+                self.announce_replacement(ars, &difference, ctx);
             }
             return false;
         }
@@ -179,7 +188,7 @@ impl ScaleSetMachine {
         let body = Value::Object(body);
         let tag = ScaleSetTag::Listener(name, Verb::Patch);
         let what = Some((Verb::Patch, body.to_string()));
-        step.send(&mut child.object, tag, what, || {
+        ctx.send(&mut child.object, tag, what, || {
             KubeRequest::patch(live.reference(), body)
         });
         false
@@ -190,14 +199,13 @@ impl ScaleSetMachine {
         &mut self,
         ars: &AutoscalingRunnerSet,
         difference: &Difference,
-        step: &mut Step,
+        ctx: &mut ScaleSetContext,
     ) {
         let message = format!("the listener is replaced: {}", difference.text);
         let severity = EventSeverity::Normal;
-        if self.announce(ars, severity, "ListenerReplaced", message, step) {
+        if self.announce(ars, severity, "ListenerReplaced", message, ctx) {
             let reason = difference.reason;
-            step.effects
-                .push(Effect::Count(Tally::ListenerRecreation { reason }));
+            ctx.push(Effect::Count(Tally::ListenerRecreation { reason }));
         }
     }
 
@@ -206,7 +214,7 @@ impl ScaleSetMachine {
         &mut self,
         ars: &AutoscalingRunnerSet,
         live: &Arc<AutoscalingListener>,
-        step: &mut Step,
+        ctx: &mut ScaleSetContext,
     ) -> bool {
         if live.metadata.deletion_timestamp.is_some() {
             return false;
@@ -215,12 +223,12 @@ impl ScaleSetMachine {
             return true;
         }
         let message = in_the_way(live);
-        self.announce(ars, EventSeverity::Warning, "ForeignObject", message, step);
+        self.announce(ars, EventSeverity::Warning, "ForeignObject", message, ctx);
         let name = live.metadata.name.clone().unwrap_or_default();
         if let Some(child) = self.listeners.get_mut(&name) {
             let tag = ScaleSetTag::Listener(name, Verb::Read);
             let target = live.reference();
-            step.send(
+            ctx.send(
                 &mut child.object,
                 tag,
                 Some((Verb::Read, "foreign")),
@@ -232,7 +240,7 @@ impl ScaleSetMachine {
 
     /// Tells what has to be mended in what the listener is made from. One that runs goes on
     /// with what it has, but runners need the same credentials, so the scale set is not ready.
-    fn tell_problem(&mut self, ars: &AutoscalingRunnerSet, name: &str, step: &mut Step) {
+    fn tell_problem(&mut self, ars: &AutoscalingRunnerSet, name: &str, ctx: &mut ScaleSetContext) {
         const TOPIC: &str = "SourceUnusable";
         let Some(child) = self.listeners.get(name) else {
             return;
@@ -246,9 +254,9 @@ impl ScaleSetMachine {
             return;
         };
         if report.ready {
-            step.findings.ready = Finding::fails(reason, &message);
+            ctx.notes.ready = Finding::fails(reason, &message);
         }
-        self.announce(ars, EventSeverity::Warning, TOPIC, message, step);
+        self.announce(ars, EventSeverity::Warning, TOPIC, message, ctx);
     }
 
     fn listener_finding(&self, name: &str, settled: bool) -> Finding {

@@ -9,6 +9,7 @@
 mod answers;
 mod children;
 mod conditions;
+mod context;
 mod deletion;
 mod former;
 mod listener;
@@ -22,7 +23,6 @@ mod registration;
 mod runner_set;
 mod state;
 mod status;
-mod step;
 #[cfg(test)]
 mod tests;
 mod vocabulary;

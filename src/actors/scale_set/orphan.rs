@@ -2,17 +2,17 @@
 //!
 //! Listeners are told to delete themselves; the EphemeralRunnerSet is collected with its owner.
 
+use super::context::ScaleSetContext;
 use super::state::ScaleSetMachine;
-use super::step::Step;
 use super::vocabulary::ScaleSetReport;
 use crate::messages::{Effect, ListenerCommand, ListenerDirective, ScaleSetDirective};
 
 impl ScaleSetMachine {
     /// Waits until all children are gone, then ends.
-    pub(super) fn wind_up(&mut self, step: &mut Step) {
+    pub(super) fn wind_up(&mut self, ctx: &mut ScaleSetContext) {
         // what is being created is about to be there
         let mut left = self.runner_set.alive || self.runner_set.object.is_in_flight();
-        left |= !self.dissolve_former_sets(step);
+        left |= !self.dissolve_former_sets(ctx);
         for (name, child) in &mut self.listeners {
             left |= child.alive || child.object.is_in_flight();
             let known = child.object.get();
@@ -20,17 +20,16 @@ impl ScaleSetMachine {
             if child.alive && !going && !child.told {
                 child.told = true;
                 let directive = ListenerDirective::Tell(ListenerCommand::Orphaned);
-                step.effects
-                    .push(Effect::Child(ScaleSetDirective::Listener {
-                        name: name.clone(),
-                        directive,
-                    }));
+                ctx.push(Effect::Child(ScaleSetDirective::Listener {
+                    name: name.clone(),
+                    directive,
+                }));
             }
         }
         if !left {
             self.stopped = true;
-            step.effects.push(Effect::Report(ScaleSetReport::Gone));
-            step.effects.push(Effect::Stop);
+            ctx.push(Effect::Report(ScaleSetReport::Gone));
+            ctx.push(Effect::Stop);
         }
     }
 }

@@ -5,9 +5,9 @@
 //! this process.
 
 use super::conditions::{Finding, kinds};
+use super::context::ScaleSetContext;
 use super::runner_set::{Revisions, Standing, applied};
 use super::state::ScaleSetMachine;
-use super::step::Step;
 use crate::actors::core::redact::redact_for_display;
 use crate::api::{AutoscalingRunnerSet, AutoscalingRunnerSetPhase as Phase};
 use crate::messages::{EventSeverity, Rejected};
@@ -42,14 +42,14 @@ impl ScaleSetMachine {
         &mut self,
         ars: &AutoscalingRunnerSet,
         standing: Standing,
-        step: &mut Step,
+        ctx: &mut ScaleSetContext,
     ) -> bool {
         let first_look = self.parking.parked.is_none();
         let before = self.parking.parked.unwrap_or_else(|| was_parked(ars));
         let parked = standing.rejected.unwrap_or(before);
         self.parking.parked = Some(parked);
-        step.findings.parked = Some(parked);
-        step.findings.corrected = standing.corrected;
+        ctx.notes.parked = Some(parked);
+        ctx.notes.corrected = standing.corrected;
         if before && first_look {
             self.parking.because = told(ars);
         }
@@ -57,11 +57,11 @@ impl ScaleSetMachine {
             self.learn_reason();
             self.settle("Recovered");
             if !standing.corrected {
-                step.findings.runners = Finding::fails(REJECTED, self.verdict());
+                ctx.notes.runners = Finding::fails(REJECTED, self.verdict());
             }
         } else {
             if before {
-                self.announce_recovery(ars, step);
+                self.announce_recovery(ars, ctx);
             }
             self.parking.because = None;
             self.settle("Parked");
@@ -86,14 +86,18 @@ impl ScaleSetMachine {
     }
 
     /// Tells that the scale set is parked.
-    pub(super) fn announce_parking(&mut self, ars: &AutoscalingRunnerSet, step: &mut Step) {
+    pub(super) fn announce_parking(
+        &mut self,
+        ars: &AutoscalingRunnerSet,
+        ctx: &mut ScaleSetContext,
+    ) {
         let message = self.verdict();
-        self.announce(ars, EventSeverity::Warning, "Parked", message, step);
+        self.announce(ars, EventSeverity::Warning, "Parked", message, ctx);
     }
 
-    fn announce_recovery(&mut self, ars: &AutoscalingRunnerSet, step: &mut Step) {
+    fn announce_recovery(&mut self, ars: &AutoscalingRunnerSet, ctx: &mut ScaleSetContext) {
         let before = self.parking.because();
-        let message = match step.findings.revisions {
+        let message = match ctx.notes.revisions {
             Some(Revisions { wanted, .. }) => format!(
                 "runners are made again: revision {wanted} of the runner spec takes the place of \
                  the one that was rejected ({before})"
@@ -102,7 +106,7 @@ impl ScaleSetMachine {
                 "runners are made again: the runner set that was rejected is gone ({before})"
             ),
         };
-        self.announce(ars, EventSeverity::Normal, "Recovered", message, step);
+        self.announce(ars, EventSeverity::Normal, "Recovered", message, ctx);
     }
 }
 

@@ -10,8 +10,8 @@
 use k8s_openapi::jiff::SignedDuration;
 use serde_json::{Map, Value, json};
 
+use super::context::ScaleSetContext;
 use super::state::ScaleSetMachine;
-use super::step::Step;
 use super::vocabulary::ScaleSetTag;
 use crate::actors::core::backoff;
 use crate::api::AutoscalingRunnerSet;
@@ -174,7 +174,7 @@ impl ScaleSetMachine {
     pub(super) fn release_protected(
         &mut self,
         ars: &AutoscalingRunnerSet,
-        step: &mut Step,
+        ctx: &mut ScaleSetContext,
     ) -> bool {
         while let Some((annotation, kind)) = PROTECTED.get(self.protection.at) {
             let Some(name) = named(ars, annotation) else {
@@ -184,20 +184,20 @@ impl ScaleSetMachine {
             if self.protection.in_flight {
                 return false;
             }
-            if self.protection.at >= OWN_RIGHTS && !self.note_released(ars, step) {
+            if self.protection.at >= OWN_RIGHTS && !self.note_released(ars, ctx) {
                 return false;
             }
-            if self.protection.is_given_up(step.now) {
-                self.leave_protected(ars, step);
+            if self.protection.is_given_up(ctx.now) {
+                self.leave_protected(ars, ctx);
                 continue;
             }
             if let Some(problem) = self.protection.problem() {
                 let severity = EventSeverity::Warning;
-                self.announce(ars, severity, "ReleaseRefused", problem, step);
+                self.announce(ars, severity, "ReleaseRefused", problem, ctx);
             }
             let waits = self.protection.not_before;
-            if let Some(time) = waits.filter(|time| *time > step.now) {
-                step.wake.at(time);
+            if let Some(time) = waits.filter(|time| *time > ctx.now) {
+                ctx.wake_at(time);
                 return false;
             }
             let target = ObjectRef::new(*kind, &self.namespace, name);
@@ -205,7 +205,7 @@ impl ScaleSetMachine {
             self.protection.in_flight = true;
             let tag = ScaleSetTag::Protected(self.protection.at);
             let request = self.protection.request(target);
-            step.effects.push(Effect::Kube(tag, request));
+            ctx.push(Effect::Kube(tag, request));
             return false;
         }
         true
@@ -213,7 +213,7 @@ impl ScaleSetMachine {
 
     /// Notes that all is released that needs rights which are given away next. Says whether that
     /// is on record.
-    fn note_released(&mut self, ars: &AutoscalingRunnerSet, step: &mut Step) -> bool {
+    fn note_released(&mut self, ars: &AutoscalingRunnerSet, ctx: &mut ScaleSetContext) -> bool {
         let released = PROTECTED.iter().take(OWN_RIGHTS);
         let named: Map<String, Value> = released
             .filter(|(annotation, _)| named(ars, annotation).is_some())
@@ -223,20 +223,20 @@ impl ScaleSetMachine {
             return true;
         }
         let body = json!({ "metadata": { "annotations": named } });
-        self.send_scale_set(step, body.to_string(), || {
+        self.send_scale_set(ctx, body.to_string(), || {
             KubeRequest::patch(ars.reference(), body)
         });
         false
     }
 
-    fn leave_protected(&mut self, ars: &AutoscalingRunnerSet, step: &mut Step) {
+    fn leave_protected(&mut self, ars: &AutoscalingRunnerSet, ctx: &mut ScaleSetContext) {
         if let Some(target) = &self.protection.target {
             let message = format!(
                 "{target} is left as it is, since the controller may neither see nor patch it: \
                  should it hang in deletion, take its finalizer {CLEANUP_PROTECTION} off"
             );
             let severity = EventSeverity::Warning;
-            self.announce(ars, severity, "ProtectedObjectLeft", message, step);
+            self.announce(ars, severity, "ProtectedObjectLeft", message, ctx);
         }
         self.protection.next();
     }

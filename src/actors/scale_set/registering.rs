@@ -6,18 +6,18 @@
 use serde_json::json;
 
 use super::conditions::{Finding, SHARED};
+use super::context::ScaleSetContext;
 use super::record::{
     Wanted, differs, group_name, has_moved, lacks_place, place, recorded, same_labels, wanted,
 };
 use super::registration::{Registered, is_for_a_person, reason_of};
 use super::state::ScaleSetMachine;
-use super::step::Step;
 use super::vocabulary::ScaleSetTag;
 use crate::api::AutoscalingRunnerSet;
 use crate::api::constants::annotations;
 use crate::messages::{
-    ActionsAnswer, ActionsCall, ActionsError, ActionsRequest, EventSeverity, KubeObject,
-    KubeRequest, ListenerCommand, RunnerScaleSet,
+    ActionsAnswer, ActionsCall, ActionsError, EventSeverity, KubeObject, KubeRequest,
+    ListenerCommand, RunnerScaleSet,
 };
 use crate::resources::{metadata_patch, tenant_of_set, url_labels};
 
@@ -32,13 +32,13 @@ impl ScaleSetMachine {
         &mut self,
         ars: &AutoscalingRunnerSet,
         no_listener: bool,
-        step: &mut Step,
+        ctx: &mut ScaleSetContext,
     ) -> Option<Registered> {
         self.registration.follow(&tenant_of_set(ars));
-        let registered = self.bring_forward(ars, no_listener, step);
-        step.findings.registered = self.registration_finding(ars, registered.is_some());
-        self.announce_registration_error(ars, step);
-        self.announce_sharing(ars, step);
+        let registered = self.bring_forward(ars, no_listener, ctx);
+        ctx.notes.registered = self.registration_finding(ars, registered.is_some());
+        self.announce_registration_error(ars, ctx);
+        self.announce_sharing(ars, ctx);
         registered
     }
 
@@ -46,12 +46,12 @@ impl ScaleSetMachine {
         &mut self,
         ars: &AutoscalingRunnerSet,
         no_listener: bool,
-        step: &mut Step,
+        ctx: &mut ScaleSetContext,
     ) -> Option<Registered> {
         let recorded = recorded(ars);
         let wanted = wanted(ars);
         if self.registration.unrecorded {
-            self.record(ars, step);
+            self.record(ars, ctx);
         }
         let moved = has_moved(ars);
         if moved && let Some(id) = recorded.id {
@@ -59,20 +59,20 @@ impl ScaleSetMachine {
                 "the config URL has changed: the scale set with id {id} stays behind at the old \
                  one, delete it there"
             );
-            self.announce(ars, EventSeverity::Warning, "ScaleSetLeft", message, step);
+            self.announce(ars, EventSeverity::Warning, "ScaleSetLeft", message, ctx);
         }
         if let Some(id) = recorded.id.filter(|id| self.registration.lost == Some(*id)) {
             let message = format!(
                 "the Actions service does not know the scale set with id {id} any more: it is \
                  registered again"
             );
-            self.announce(ars, EventSeverity::Warning, "ScaleSetLost", message, step);
+            self.announce(ars, EventSeverity::Warning, "ScaleSetLost", message, ctx);
         }
         let usable = |id: &i64| !moved && !self.registration.is_outdated(*id);
         let id = recorded.id.filter(usable);
         let Some(id) = id else {
             if !self.registration.unrecorded {
-                self.find_or_create(ars, &wanted, step);
+                self.find_or_create(ars, &wanted, ctx);
             }
             return None;
         };
@@ -89,7 +89,7 @@ impl ScaleSetMachine {
             self.registration.compared = None;
         }
         if lacks_place(ars) {
-            self.write_place(ars, step);
+            self.write_place(ars, ctx);
         }
         let generation = ars.metadata.generation.unwrap_or(0);
         let observed = ars
@@ -100,10 +100,10 @@ impl ScaleSetMachine {
         let to_compare = news && self.registration.compared != Some(generation);
         let to_confirm = (no_listener || self.registration.missed) && !self.registration.confirmed;
         if to_compare || to_confirm {
-            self.compare(ars, id, &wanted, generation, step);
+            self.compare(ars, id, &wanted, generation, ctx);
         } else if !self.shared_with.is_empty() && self.registration.known.is_none() {
             // only who can see it keeps another from deleting it
-            self.call(ars, ActionsCall::GetScaleSet { id }, step);
+            self.call(ars, ActionsCall::GetScaleSet { id }, ctx);
         }
         Some(Registered {
             id,
@@ -120,17 +120,17 @@ impl ScaleSetMachine {
         id: i64,
         wanted: &Wanted,
         generation: i64,
-        step: &mut Step,
+        ctx: &mut ScaleSetContext,
     ) {
         let known = self.registration.known.clone();
         let Some(known) = known.filter(|_| self.registration.confirmed) else {
-            self.call(ars, ActionsCall::GetScaleSet { id }, step);
+            self.call(ars, ActionsCall::GetScaleSet { id }, ctx);
             return;
         };
         if self.registration.compared == Some(generation) {
             return;
         }
-        let Some(group_id) = self.group_id(ars, wanted, Some(&known), step) else {
+        let Some(group_id) = self.group_id(ars, wanted, Some(&known), ctx) else {
             return;
         };
         let same = known.name.eq_ignore_ascii_case(&wanted.name)
@@ -143,7 +143,7 @@ impl ScaleSetMachine {
             self.registration.unrecorded |= recorded.name != known.name
                 || recorded.group != group_name(&known, &ars.spec.runner_group);
             if self.registration.unrecorded {
-                self.record(ars, step);
+                self.record(ars, ctx);
             }
             return;
         }
@@ -153,13 +153,18 @@ impl ScaleSetMachine {
             group_id,
             labels: wanted.labels.clone(),
         };
-        if self.call(ars, call, step) {
+        if self.call(ars, call, ctx) {
             self.registration.told = Some(generation);
         }
     }
 
-    fn find_or_create(&mut self, ars: &AutoscalingRunnerSet, wanted: &Wanted, step: &mut Step) {
-        let Some(group_id) = self.group_id(ars, wanted, None, step) else {
+    fn find_or_create(
+        &mut self,
+        ars: &AutoscalingRunnerSet,
+        wanted: &Wanted,
+        ctx: &mut ScaleSetContext,
+    ) {
+        let Some(group_id) = self.group_id(ars, wanted, None, ctx) else {
             return;
         };
         let place = (group_id, wanted.name.clone());
@@ -173,7 +178,7 @@ impl ScaleSetMachine {
             let (group_id, name) = place;
             ActionsCall::FindScaleSet { group_id, name }
         };
-        self.call(ars, call, step);
+        self.call(ars, call, ctx);
     }
 
     /// Id of the wanted group, if it is known or needs no question.
@@ -182,7 +187,7 @@ impl ScaleSetMachine {
         ars: &AutoscalingRunnerSet,
         wanted: &Wanted,
         known: Option<&RunnerScaleSet>,
-        step: &mut Step,
+        ctx: &mut ScaleSetContext,
     ) -> Option<i64> {
         if wanted.group.is_empty() {
             return Some(DEFAULT_GROUP);
@@ -196,31 +201,36 @@ impl ScaleSetMachine {
             .map(|(_, id)| id);
         if found.is_none() {
             let name = wanted.group.clone();
-            self.call(ars, ActionsCall::GetRunnerGroup { name }, step);
+            self.call(ars, ActionsCall::GetRunnerGroup { name }, ctx);
         }
         found
     }
 
     /// Sends a call, unless one is in flight or a back-off runs. Says whether it was sent.
-    fn call(&mut self, ars: &AutoscalingRunnerSet, call: ActionsCall, step: &mut Step) -> bool {
+    fn call(
+        &mut self,
+        ars: &AutoscalingRunnerSet,
+        call: ActionsCall,
+        ctx: &mut ScaleSetContext,
+    ) -> bool {
         let registration = &mut self.registration;
         if registration.in_flight.is_some() {
             return false;
         }
-        if let Some(time) = registration.not_before.filter(|time| *time > step.now) {
-            step.wake.at(time);
+        if let Some(time) = registration.not_before.filter(|time| *time > ctx.now) {
+            ctx.wake_at(time);
             return false;
         }
         registration.calls += 1;
         registration.in_flight = Some(call.clone());
         let tag = ScaleSetTag::Registration(registration.calls);
         let tenant = tenant_of_set(ars);
-        step.call(tag, ActionsRequest { tenant, call });
+        ctx.actions(tag, tenant, call);
         true
     }
 
     /// Writes what the service said into the annotations, and the labels of the URL beside it.
-    fn record(&mut self, ars: &AutoscalingRunnerSet, step: &mut Step) {
+    fn record(&mut self, ars: &AutoscalingRunnerSet, ctx: &mut ScaleSetContext) {
         let Some(known) = self.registration.known.clone() else {
             self.registration.unrecorded = false;
             return;
@@ -244,29 +254,29 @@ impl ScaleSetMachine {
                 "scale set \"{}\" has id {} in runner group \"{group}\"",
                 known.name, known.id
             );
-            self.announce(ars, EventSeverity::Normal, "Registered", message, step);
+            self.announce(ars, EventSeverity::Normal, "Registered", message, ctx);
             return;
         };
-        self.send_scale_set(step, body.to_string(), || {
+        self.send_scale_set(ctx, body.to_string(), || {
             KubeRequest::patch(ars.reference(), body)
         });
     }
 
     /// Writes down where a scale set is that an older controller has registered.
-    fn write_place(&mut self, ars: &AutoscalingRunnerSet, step: &mut Step) {
+    fn write_place(&mut self, ars: &AutoscalingRunnerSet, ctx: &mut ScaleSetContext) {
         let body =
             json!({ "metadata": { "annotations": { annotations::CONFIG_URL: place(ars) } } });
-        self.send_scale_set(step, body.to_string(), || {
+        self.send_scale_set(ctx, body.to_string(), || {
             KubeRequest::patch(ars.reference(), body)
         });
     }
 
     /// Says that another AutoscalingRunnerSet has the same scale set: only one listener can
     /// have its session, so that the other set takes no job.
-    fn announce_sharing(&mut self, ars: &AutoscalingRunnerSet, step: &mut Step) {
+    fn announce_sharing(&mut self, ars: &AutoscalingRunnerSet, ctx: &mut ScaleSetContext) {
         match self.sharing() {
             Some(message) => {
-                self.announce(ars, EventSeverity::Warning, SHARED, message, step);
+                self.announce(ars, EventSeverity::Warning, SHARED, message, ctx);
             }
             None => self.settle(SHARED),
         }
@@ -318,7 +328,11 @@ impl ScaleSetMachine {
         }
     }
 
-    fn announce_registration_error(&mut self, ars: &AutoscalingRunnerSet, step: &mut Step) {
+    fn announce_registration_error(
+        &mut self,
+        ars: &AutoscalingRunnerSet,
+        ctx: &mut ScaleSetContext,
+    ) {
         const TOPIC: &str = "RegistrationFailed";
         let Some(error) = self.registration.error.clone() else {
             self.settle(TOPIC);
@@ -337,7 +351,7 @@ impl ScaleSetMachine {
         let is_news = is_for_a_person(error.kind) || self.registration.failures == 1;
         if is_news {
             let reason = reason_of(error.kind);
-            self.announce(ars, EventSeverity::Warning, reason, error.message, step);
+            self.announce(ars, EventSeverity::Warning, reason, error.message, ctx);
         }
     }
 
@@ -346,12 +360,12 @@ impl ScaleSetMachine {
         &mut self,
         number: u64,
         result: Result<ActionsAnswer, ActionsError>,
-        step: &mut Step,
+        ctx: &mut ScaleSetContext,
     ) {
         let who = format!("{}/{}", self.namespace, self.name);
-        let mended = self.registration.answered(step.now, number, result, &who);
+        let mended = self.registration.answered(ctx.now, number, result, &who);
         if mended {
-            self.tell_listeners(&ListenerCommand::RefreshSources, step);
+            self.tell_listeners(&ListenerCommand::RefreshSources, ctx);
         }
     }
 }

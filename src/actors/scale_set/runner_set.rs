@@ -9,13 +9,12 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::conditions::Finding;
+use super::context::ScaleSetContext;
 use super::merge_diff::merge_diff;
 use super::state::ScaleSetMachine;
-use super::step::Step;
 use super::vocabulary::ScaleSetTag;
-use crate::actors::core::owned::Verb;
-use crate::actors::core::owned::{Ownership, owner_patch, ownership};
-use crate::actors::core::tracked::Presence;
+use crate::actors::core::cached::{Presence, Verb};
+use crate::actors::core::ownership::{Ownership, owner_patch, ownership};
 use crate::api::{
     AutoscalingRunnerSet, EphemeralRunnerSet, EphemeralRunnerSetPhase, EphemeralRunnerSetSpec,
 };
@@ -56,26 +55,26 @@ impl ScaleSetMachine {
         &mut self,
         ars: &AutoscalingRunnerSet,
         scale_set_id: i64,
-        step: &mut Step,
+        ctx: &mut ScaleSetContext,
     ) -> Standing {
         let mut desired = ephemeral_runner_set(ars, scale_set_id, &self.settings);
         let live = self.runner_set.object.get().map(|live| &live.metadata);
         provide_annotation(&mut desired.metadata, live);
         let standing = match self.runner_set.object.presence().clone() {
             Presence::Unknown => {
-                self.read_runner_set(step);
+                self.read_runner_set(ctx);
                 Standing::UNKNOWN
             }
             Presence::Absent => {
-                self.send_runner_set(step, Verb::Create, "", || {
+                self.send_runner_set(ctx, Verb::Create, "", || {
                     KubeRequest::Create(desired.into())
                 });
                 Standing::MISSING
             }
-            Presence::Present(live) => self.correct_runner_set(ars, &live, &desired, step),
+            Presence::Present(live) => self.correct_runner_set(ars, &live, &desired, ctx),
         };
-        if step.findings.runners == Finding::Unknown {
-            step.findings.runners = self.runners_finding(standing.settled, step);
+        if ctx.notes.runners == Finding::Unknown {
+            ctx.notes.runners = self.runners_finding(standing.settled, ctx);
         }
         standing
     }
@@ -84,21 +83,21 @@ impl ScaleSetMachine {
         ObjectRef::new(Kind::EphemeralRunnerSet, &self.namespace, &self.name)
     }
 
-    pub(super) fn read_runner_set(&mut self, step: &mut Step) {
+    pub(super) fn read_runner_set(&mut self, ctx: &mut ScaleSetContext) {
         let target = self.runner_set_reference();
         let tag = ScaleSetTag::RunnerSet(Verb::Read);
-        step.read(&mut self.runner_set.object, tag, target);
+        ctx.read(&mut self.runner_set.object, tag, target);
     }
 
     fn send_runner_set(
         &mut self,
-        step: &mut Step,
+        ctx: &mut ScaleSetContext,
         verb: Verb,
         what: impl std::hash::Hash,
         request: impl FnOnce() -> KubeRequest,
     ) -> bool {
         let tag = ScaleSetTag::RunnerSet(verb);
-        step.send(
+        ctx.send(
             &mut self.runner_set.object,
             tag,
             Some((verb, what)),
@@ -111,37 +110,36 @@ impl ScaleSetMachine {
         ars: &AutoscalingRunnerSet,
         live: &Arc<EphemeralRunnerSet>,
         desired: &EphemeralRunnerSet,
-        step: &mut Step,
+        ctx: &mut ScaleSetContext,
     ) -> Standing {
         if live.metadata.deletion_timestamp.is_some() {
             return Standing::UNKNOWN;
         }
-        if !self.may_keep_runner_set(ars, live, step) {
+        if !self.may_keep_runner_set(ars, live, ctx) {
             return Standing::MISSING;
         }
         let rejected = is_rejected(live);
-        step.findings.revisions = Some(Revisions::of(live));
+        ctx.notes.revisions = Some(Revisions::of(live));
         let change = change(live, desired);
         if let Some(body) = change.patch {
             let lock = change.lock;
-            let sent =
-                self.send_runner_set(step, Verb::Patch, change.what, || KubeRequest::Patch {
-                    target: live.reference(),
-                    body,
-                    status: false,
-                    lock,
-                });
+            let sent = self.send_runner_set(ctx, Verb::Patch, change.what, || KubeRequest::Patch {
+                target: live.reference(),
+                body,
+                status: false,
+                lock,
+            });
             if let Some(revision) = change.revision {
-                step.findings.revisions = Some(Revisions {
+                ctx.notes.revisions = Some(Revisions {
                     wanted: revision,
                     applied: applied(live),
                 });
                 if sent {
                     let difference = change.difference.unwrap_or_default();
                     if revision > Revisions::of(live).highest() {
-                        self.announce_revision(ars, revision, &difference, step);
+                        self.announce_revision(ars, revision, &difference, ctx);
                     } else {
-                        self.announce_last_revision(ars, live, step);
+                        self.announce_last_revision(ars, live, ctx);
                     }
                 }
             }
@@ -151,7 +149,7 @@ impl ScaleSetMachine {
                 corrected: change.revision.is_some(),
             };
         }
-        let at_rest = !rejected || self.put_to_rest(live, step);
+        let at_rest = !rejected || self.put_to_rest(live, ctx);
         Standing {
             settled: at_rest && Revisions::of(live).agree(),
             rejected: Some(rejected),
@@ -160,12 +158,12 @@ impl ScaleSetMachine {
     }
 
     /// Takes back what the listener has asked for. Says whether nothing is asked for.
-    fn put_to_rest(&mut self, live: &EphemeralRunnerSet, step: &mut Step) -> bool {
+    fn put_to_rest(&mut self, live: &EphemeralRunnerSet, ctx: &mut ScaleSetContext) -> bool {
         if live.spec.replicas.unwrap_or(0) == 0 && live.spec.patch_id == 0 {
             return true;
         }
         let body = json!({ "spec": { "replicas": 0, "patchID": 0 } });
-        self.send_runner_set(step, Verb::Patch, "park", || {
+        self.send_runner_set(ctx, Verb::Patch, "park", || {
             KubeRequest::patch(live.reference(), body)
         });
         false
@@ -176,7 +174,7 @@ impl ScaleSetMachine {
         ars: &AutoscalingRunnerSet,
         revision: i64,
         difference: &str,
-        step: &mut Step,
+        ctx: &mut ScaleSetContext,
     ) {
         let message = format!("runner spec changed, revision {revision}: {difference}");
         self.announce(
@@ -184,7 +182,7 @@ impl ScaleSetMachine {
             EventSeverity::Normal,
             "RunnerSpecChanged",
             message,
-            step,
+            ctx,
         );
     }
 
@@ -193,7 +191,7 @@ impl ScaleSetMachine {
         &mut self,
         ars: &AutoscalingRunnerSet,
         live: &EphemeralRunnerSet,
-        step: &mut Step,
+        ctx: &mut ScaleSetContext,
     ) {
         let message = format!(
             "revision {} is the last there is: only new runners have the changed spec; delete {} to \
@@ -201,7 +199,7 @@ impl ScaleSetMachine {
             i64::MAX,
             live.reference(),
         );
-        self.announce(ars, EventSeverity::Warning, "LastRevision", message, step);
+        self.announce(ars, EventSeverity::Warning, "LastRevision", message, ctx);
     }
 
     /// Whether the live one is ours and stays. If not, it is removed, waited for, or named to a
@@ -210,12 +208,12 @@ impl ScaleSetMachine {
         &mut self,
         ars: &AutoscalingRunnerSet,
         live: &Arc<EphemeralRunnerSet>,
-        step: &mut Step,
+        ctx: &mut ScaleSetContext,
     ) -> bool {
         match ownership(&live.metadata, ars) {
             Ownership::Ours | Ownership::Nobodys => true,
             Ownership::Predecessors => {
-                self.delete_runner_set(live, step);
+                self.delete_runner_set(live, ctx);
                 false
             }
             Ownership::Foreign => {
@@ -223,24 +221,28 @@ impl ScaleSetMachine {
                     "{} belongs to somebody else and is in the way: remove or rename it",
                     live.reference()
                 );
-                step.findings.runners = Finding::fails("ForeignObject", &message);
-                self.announce(ars, EventSeverity::Warning, "ForeignObject", message, step);
+                ctx.notes.runners = Finding::fails("ForeignObject", &message);
+                self.announce(ars, EventSeverity::Warning, "ForeignObject", message, ctx);
                 let target = live.reference();
-                self.send_runner_set(step, Verb::Read, "foreign", || KubeRequest::Get(target));
+                self.send_runner_set(ctx, Verb::Read, "foreign", || KubeRequest::Get(target));
                 false
             }
         }
     }
 
     /// Deletes the EphemeralRunnerSet; its actor lets it go when its runners are gone.
-    pub(super) fn delete_runner_set(&mut self, live: &EphemeralRunnerSet, step: &mut Step) {
+    pub(super) fn delete_runner_set(
+        &mut self,
+        live: &EphemeralRunnerSet,
+        ctx: &mut ScaleSetContext,
+    ) {
         let tag = ScaleSetTag::RunnerSet(Verb::Delete);
         let uid = live.metadata.uid.clone();
-        step.delete(&mut self.runner_set.object, tag, live, uid);
+        ctx.delete(&mut self.runner_set.object, tag, live, uid);
     }
 
-    fn runners_finding(&self, settled: bool, step: &Step) -> Finding {
-        let apart = step.findings.revisions.filter(|both| !both.agree());
+    fn runners_finding(&self, settled: bool, ctx: &ScaleSetContext) -> Finding {
+        let apart = ctx.notes.revisions.filter(|both| !both.agree());
         let with_revisions = |reason: &str, message: &str| {
             let message = match apart {
                 Some(both) => format!("{both}; {message}"),

@@ -6,20 +6,18 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::children::{ListenerChild, RunnerSetChild};
-use super::conditions::Finding;
+use super::conditions::{Finding, Findings};
+use super::context::ScaleSetContext;
 use super::deletion::Deregistration;
 use super::former::FormerSet;
 use super::parking::Parking;
 use super::protection::Protection;
 use super::registration::Registration;
 use super::status::StatusWriter;
-use super::step::Step;
 use super::vocabulary::{
     ChildReport, ScaleSetCommand, ScaleSetReport, ScaleSetSummary, ScaleSetTag, Sharer,
 };
-use crate::actors::core::owned::Owned;
-use crate::actors::core::owned::Verb;
-use crate::actors::core::tracked::Presence;
+use crate::actors::core::cached::{Cached, Presence, Verb};
 use crate::actors::{EffectOf, InputOf, Machine};
 use crate::api::constants::{finalizers, labels};
 use crate::api::{AutoscalingRunnerSet, MissingFields};
@@ -41,7 +39,7 @@ pub struct ScaleSetMachine {
     pub(super) settings: Arc<ControllerSettings>,
     /// All objects of the start were delivered.
     synced: bool,
-    pub(super) ars: Owned<AutoscalingRunnerSet>,
+    pub(super) ars: Cached<AutoscalingRunnerSet>,
     /// By the name of the AutoscalingListener: one under an old name may linger.
     pub(super) listeners: BTreeMap<String, ListenerChild>,
     /// Name of the AutoscalingListener that the deletion has looked for.
@@ -73,18 +71,19 @@ impl Machine for ScaleSetMachine {
     type Report = ScaleSetReport;
     type ChildReport = ChildReport;
     type Directive = ScaleSetDirective;
+    type Notes = Findings;
 
     fn step(&mut self, now: Timestamp, input: InputOf<Self>) -> Vec<EffectOf<Self>> {
         if self.stopped {
             return Vec::new();
         }
-        let mut step = Step::new(now);
-        self.take(input, &mut step);
+        let mut ctx = ScaleSetContext::new(now);
+        self.take(input, &mut ctx);
         self.follow_scale_set();
         if self.synced {
-            self.evaluate(&mut step);
+            self.evaluate(&mut ctx);
         }
-        step.into_effects()
+        ctx.into_effects()
     }
 }
 
@@ -101,7 +100,7 @@ impl ScaleSetMachine {
             name: name.into(),
             settings,
             synced: false,
-            ars: Owned::default(),
+            ars: Cached::default(),
             listeners: BTreeMap::new(),
             sought_listener: None,
             runner_set: RunnerSetChild::default(),
@@ -126,48 +125,48 @@ impl ScaleSetMachine {
 
     // === taking the input in ===
 
-    fn take(&mut self, input: InputOf<Self>, step: &mut Step) {
+    fn take(&mut self, input: InputOf<Self>, ctx: &mut ScaleSetContext) {
         match input {
-            Input::Observed(object) => self.observe(object, step),
+            Input::Observed(object) => self.observe(object, ctx),
             Input::Gone { object, uid } if object.kind == Kind::AutoscalingRunnerSet => {
                 if object == self.reference() {
                     self.ars.observe_gone(&uid);
                 }
             }
-            Input::Gone { object, uid } => self.pass_on_gone(object, uid, step),
-            Input::Kube(tag, result) => self.finish(tag, result, step),
-            Input::Actions(tag, result) => self.answered(&tag, result, step),
+            Input::Gone { object, uid } => self.pass_on_gone(object, uid, ctx),
+            Input::Kube(tag, result) => self.finish(tag, result, ctx),
+            Input::Actions(tag, result) => self.answered(&tag, result, ctx),
             Input::Command(ScaleSetCommand::Synced) => self.synced = true,
             Input::Command(ScaleSetCommand::Shared(others)) => self.shared_with = others,
             Input::Command(ScaleSetCommand::FieldsMissing(fields)) => self.missing = fields,
-            Input::Report(ChildReport::Listener(report)) => self.hear_listener(report, step),
-            Input::Report(ChildReport::RunnerSet(report)) => self.hear_runner_set(report, step),
+            Input::Report(ChildReport::Listener(report)) => self.hear_listener(report, ctx),
+            Input::Report(ChildReport::RunnerSet(report)) => self.hear_runner_set(report, ctx),
             Input::Tick => {}
         }
     }
 
-    fn observe(&mut self, object: Object, step: &mut Step) {
+    fn observe(&mut self, object: Object, ctx: &mut ScaleSetContext) {
         match object {
-            Object::AutoscalingRunnerSet(ars) => self.observe_scale_set(ars, step),
+            Object::AutoscalingRunnerSet(ars) => self.observe_scale_set(ars, ctx),
             Object::AutoscalingListener(listener) if self.owns(&listener) => {
                 let name = listener.metadata.name.clone().unwrap_or_default();
                 let child = self.listeners.entry(name.clone()).or_default();
                 child.object.observe(listener.clone());
-                self.hand_to_listener(&name, listener, step);
+                self.hand_to_listener(&name, listener, ctx);
             }
             Object::EphemeralRunnerSet(set) if set.reference() == self.runner_set_reference() => {
                 self.runner_set.object.observe(set.clone());
-                self.hand_to_runner_set(set.into_object(), step);
+                self.hand_to_runner_set(set.into_object(), ctx);
             }
             Object::EphemeralRunnerSet(set) if self.is_former_set(&set) => {
                 self.observe_former_set(set);
             }
-            Object::EphemeralRunner(_) => self.hand_to_runner_set(object, step),
+            Object::EphemeralRunner(_) => self.hand_to_runner_set(object, ctx),
             _ => {}
         }
     }
 
-    fn observe_scale_set(&mut self, ars: Arc<AutoscalingRunnerSet>, step: &mut Step) {
+    fn observe_scale_set(&mut self, ars: Arc<AutoscalingRunnerSet>, ctx: &mut ScaleSetContext) {
         if ars.reference() != self.reference() {
             return;
         }
@@ -177,7 +176,7 @@ impl ScaleSetMachine {
         if self.ars.observe(ars) && touched {
             // a chart that changes a Secret shows it in an annotation
             self.registration.forgive();
-            self.tell_listeners(&ListenerCommand::RefreshSources, step);
+            self.tell_listeners(&ListenerCommand::RefreshSources, ctx);
         }
     }
 
@@ -204,53 +203,53 @@ impl ScaleSetMachine {
 
     // === looking at the state ===
 
-    fn evaluate(&mut self, step: &mut Step) {
+    fn evaluate(&mut self, ctx: &mut ScaleSetContext) {
         match self.ars.presence().clone() {
             Presence::Unknown => {
                 let tag = ScaleSetTag::ScaleSet(Verb::Read);
                 let target = self.reference();
-                step.read(&mut self.ars, tag, target);
+                ctx.read(&mut self.ars, tag, target);
             }
-            Presence::Absent => self.wind_up(step),
+            Presence::Absent => self.wind_up(ctx),
             Presence::Present(ars) => {
                 if ars.metadata.deletion_timestamp.is_some() {
-                    self.delete(&ars, step);
+                    self.delete(&ars, ctx);
                 } else {
-                    self.keep(&ars, step);
+                    self.keep(&ars, ctx);
                 }
-                self.keep_status(&ars, step);
-                self.report_summary(&ars, step);
+                self.keep_status(&ars, ctx);
+                self.report_summary(&ars, ctx);
             }
         }
     }
 
-    fn keep(&mut self, ars: &AutoscalingRunnerSet, step: &mut Step) {
-        if !self.keep_finalizer(ars, step)
-            || !self.keep_valid(ars, step)
-            || !self.keep_permitted(ars, step)
+    fn keep(&mut self, ars: &AutoscalingRunnerSet, ctx: &mut ScaleSetContext) {
+        if !self.keep_finalizer(ars, ctx)
+            || !self.keep_valid(ars, ctx)
+            || !self.keep_permitted(ars, ctx)
         {
             return;
         }
-        self.judge_version(ars, step);
-        self.judge_schemas(ars, step);
+        self.judge_version(ars, ctx);
+        self.judge_schemas(ars, ctx);
         let no_listener = self.has_no_listener(ars);
-        let Some(registered) = self.register(ars, no_listener, step) else {
+        let Some(registered) = self.register(ars, no_listener, ctx) else {
             return;
         };
-        let runner_set = self.keep_runner_set(ars, registered.id, step);
-        self.announce_former_sets(ars, step);
-        self.dissolve_former_sets(step);
-        let parked = self.follow_verdict(ars, runner_set, step);
-        let listener = self.keep_listener(ars, registered, parked, step);
-        step.findings.settled = registered.settled && listener && runner_set.settled;
-        if step.findings.settled {
+        let runner_set = self.keep_runner_set(ars, registered.id, ctx);
+        self.announce_former_sets(ars, ctx);
+        self.dissolve_former_sets(ctx);
+        let parked = self.follow_verdict(ars, runner_set, ctx);
+        let listener = self.keep_listener(ars, registered, parked, ctx);
+        ctx.notes.settled = registered.settled && listener && runner_set.settled;
+        if ctx.notes.settled {
             // the next change is news, even if it is the same again
             self.settle("ListenerReplaced");
         }
     }
 
     /// Nothing is made before the finalizer is there that sees to its end.
-    fn keep_finalizer(&mut self, ars: &AutoscalingRunnerSet, step: &mut Step) -> bool {
+    fn keep_finalizer(&mut self, ars: &AutoscalingRunnerSet, ctx: &mut ScaleSetContext) -> bool {
         let known = ars.metadata.finalizers.as_deref().unwrap_or_default();
         let ours = finalizers::AUTOSCALING_RUNNER_SET;
         if known.iter().any(|name| name == ours) {
@@ -259,29 +258,29 @@ impl ScaleSetMachine {
         let mut all: Vec<&str> = known.iter().map(String::as_str).collect();
         all.push(ours);
         let body = json!({ "metadata": { "finalizers": all } });
-        self.patch_scale_set_at(ars, body, step);
+        self.patch_scale_set_at(ars, body, ctx);
         if let Some(error) = self.ars.last_error() {
             let message = format!("the finalizer cannot be added: {error}");
-            step.findings.ready = Finding::fails("NotWritable", message);
+            ctx.notes.ready = Finding::fails("NotWritable", message);
         }
         false
     }
 
     /// Nothing is made of a spec that makes no sense, and nothing is torn down for it.
-    fn keep_valid(&mut self, ars: &AutoscalingRunnerSet, step: &mut Step) -> bool {
+    fn keep_valid(&mut self, ars: &AutoscalingRunnerSet, ctx: &mut ScaleSetContext) -> bool {
         const TOPIC: &str = "InvalidSpec";
         let Err(problem) = check(ars) else {
             self.settle(TOPIC);
             return true;
         };
-        step.findings.ready = Finding::fails(TOPIC, &problem);
-        self.announce(ars, EventSeverity::Warning, TOPIC, problem, step);
+        ctx.notes.ready = Finding::fails(TOPIC, &problem);
+        self.announce(ars, EventSeverity::Warning, TOPIC, problem, ctx);
         false
     }
 
     /// Nothing is made of a spec that asks for what the operator does not allow. A listener that
     /// was made of one that was allowed goes on; one that has what is not allowed any more goes.
-    fn keep_permitted(&mut self, ars: &AutoscalingRunnerSet, step: &mut Step) -> bool {
+    fn keep_permitted(&mut self, ars: &AutoscalingRunnerSet, ctx: &mut ScaleSetContext) -> bool {
         const TOPIC: &str = "NotAllowed";
         let settings = self.settings.clone();
         let Err(problems) = settings.policy.check(ars) else {
@@ -294,17 +293,17 @@ impl ScaleSetMachine {
             live.is_some_and(|live| settings.policy.allows_listener(&live.spec))
         });
         let goes_on = goes_on.map(|(name, _)| name.clone());
-        self.remove_listeners(goes_on.as_deref(), step);
+        self.remove_listeners(goes_on.as_deref(), ctx);
         if goes_on.is_none() {
-            step.findings.listener = Finding::fails(TOPIC, &problem);
+            ctx.notes.listener = Finding::fails(TOPIC, &problem);
         }
-        step.findings.ready = Finding::fails(TOPIC, &problem);
-        self.announce(ars, EventSeverity::Warning, TOPIC, problem, step);
+        ctx.notes.ready = Finding::fails(TOPIC, &problem);
+        self.announce(ars, EventSeverity::Warning, TOPIC, problem, ctx);
         false
     }
 
     /// An untested chart is said to be one, and served all the same.
-    fn judge_version(&mut self, ars: &AutoscalingRunnerSet, step: &mut Step) {
+    fn judge_version(&mut self, ars: &AutoscalingRunnerSet, ctx: &mut ScaleSetContext) {
         const TOPIC: &str = "UntestedVersion";
         let all = ars.metadata.labels.as_ref();
         let version = all.and_then(|all| all.get(labels::VERSION));
@@ -314,28 +313,28 @@ impl ScaleSetMachine {
         };
         let Some(version) = version.filter(tested) else {
             self.settle(TOPIC);
-            step.findings.version = Finding::Absent;
+            ctx.notes.version = Finding::Absent;
             return;
         };
         let message = format!(
             "the chart's version {version} was not tested with controller {}: upgrade one of them",
             self.settings.version
         );
-        step.findings.version = Finding::fails(TOPIC, &message);
-        self.announce(ars, EventSeverity::Warning, TOPIC, message, step);
+        ctx.notes.version = Finding::fails(TOPIC, &message);
+        self.announce(ars, EventSeverity::Warning, TOPIC, message, ctx);
     }
 
     /// A cluster whose schemas lack fields is told what to do, and served all the same.
-    fn judge_schemas(&mut self, ars: &AutoscalingRunnerSet, step: &mut Step) {
+    fn judge_schemas(&mut self, ars: &AutoscalingRunnerSet, ctx: &mut ScaleSetContext) {
         const TOPIC: &str = "FieldsMissing";
         if self.missing.is_empty() {
             self.settle(TOPIC);
-            step.findings.fields = Finding::Absent;
+            ctx.notes.fields = Finding::Absent;
             return;
         }
         let message = self.missing.to_string();
-        step.findings.fields = Finding::fails(TOPIC, &message);
-        self.announce(ars, EventSeverity::Warning, TOPIC, message, step);
+        ctx.notes.fields = Finding::fails(TOPIC, &message);
+        self.announce(ars, EventSeverity::Warning, TOPIC, message, ctx);
     }
 
     // === writing the AutoscalingRunnerSet ===
@@ -343,13 +342,13 @@ impl ScaleSetMachine {
     /// Sends a patch of the object itself, unless one of it or its status is in flight.
     pub(super) fn send_scale_set(
         &mut self,
-        step: &mut Step,
+        ctx: &mut ScaleSetContext,
         what: impl std::hash::Hash,
         request: impl FnOnce() -> KubeRequest,
     ) {
         if !self.status.in_flight {
             let tag = ScaleSetTag::ScaleSet(Verb::Patch);
-            step.send(&mut self.ars, tag, Some((Verb::Patch, what)), request);
+            ctx.send(&mut self.ars, tag, Some((Verb::Patch, what)), request);
         }
     }
 
@@ -358,9 +357,9 @@ impl ScaleSetMachine {
         &mut self,
         ars: &AutoscalingRunnerSet,
         body: Value,
-        step: &mut Step,
+        ctx: &mut ScaleSetContext,
     ) {
-        self.send_scale_set(step, body.to_string(), || KubeRequest::Patch {
+        self.send_scale_set(ctx, body.to_string(), || KubeRequest::Patch {
             target: ars.reference(),
             body,
             status: false,
@@ -377,13 +376,13 @@ impl ScaleSetMachine {
         severity: EventSeverity,
         reason: &'static str,
         message: String,
-        step: &mut Step,
+        ctx: &mut ScaleSetContext,
     ) -> bool {
         if self.announced.get(reason) == Some(&message) {
             return false;
         }
         self.announced.insert(reason, message.clone());
-        step.effects.push(Effect::Event(EventNote {
+        ctx.push(Effect::Event(EventNote {
             about: ars.reference(),
             uid: ars.metadata.uid.clone().unwrap_or_default(),
             severity,

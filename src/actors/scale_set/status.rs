@@ -5,9 +5,9 @@ use k8s_openapi::jiff::SignedDuration;
 use serde_json::json;
 
 use super::conditions::Findings;
+use super::context::ScaleSetContext;
 use super::record::identity;
 use super::state::ScaleSetMachine;
-use super::step::Step;
 use super::vocabulary::{GaugeLabels, ScaleSetReport, ScaleSetSummary, ScaleSetTag};
 use crate::actors::core::backoff;
 use crate::api::{
@@ -54,15 +54,15 @@ impl StatusWriter {
         )
     }
 
-    fn is_free(&self, step: &mut Step) -> bool {
+    fn is_free(&self, ctx: &mut ScaleSetContext) -> bool {
         let pause = self
             .written
             .and_then(|time| time.saturating_add(PAUSE).ok());
         let until = pause.max(self.not_before);
         match until {
             _ if self.in_flight => false,
-            Some(time) if time > step.now => {
-                step.wake.at(time);
+            Some(time) if time > ctx.now => {
+                ctx.wake_at(time);
                 false
             }
             _ => true,
@@ -72,33 +72,32 @@ impl StatusWriter {
 
 impl ScaleSetMachine {
     /// Writes the status if it has changed.
-    pub(super) fn keep_status(&mut self, ars: &AutoscalingRunnerSet, step: &mut Step) {
+    pub(super) fn keep_status(&mut self, ars: &AutoscalingRunnerSet, ctx: &mut ScaleSetContext) {
         let live = ars.status.clone().unwrap_or_default();
-        let wanted = self.wanted_status(ars, &live, step);
-        if wanted == live || self.ars.is_in_flight() || !self.status.is_free(step) {
+        let wanted = self.wanted_status(ars, &live, ctx);
+        if wanted == live || self.ars.is_in_flight() || !self.status.is_free(ctx) {
             return;
         }
         if wanted.phase == Some(Phase::Outdated) && live.phase != wanted.phase {
-            self.announce_parking(ars, step);
+            self.announce_parking(ars, ctx);
         }
         self.status.in_flight = true;
-        self.status.written = Some(step.now);
+        self.status.written = Some(ctx.now);
         let body = json!({ "status": wanted });
         let request = KubeRequest::patch_status(ars.reference(), body);
-        step.effects
-            .push(Effect::Kube(ScaleSetTag::Status, request));
+        ctx.push(Effect::Kube(ScaleSetTag::Status, request));
     }
 
     fn wanted_status(
         &self,
         ars: &AutoscalingRunnerSet,
         live: &AutoscalingRunnerSetStatus,
-        step: &Step,
+        ctx: &ScaleSetContext,
     ) -> AutoscalingRunnerSetStatus {
         let generation = ars.metadata.generation;
-        let findings = &step.findings;
+        let findings = &ctx.notes;
         let mut wanted = live.clone();
-        wanted.conditions = findings.applied_to(&live.conditions, generation, step.now);
+        wanted.conditions = findings.applied_to(&live.conditions, generation, ctx.now);
         if ars.metadata.deletion_timestamp.is_none() {
             wanted.phase = phase(generation, live, findings);
             if findings.settled {
@@ -126,7 +125,7 @@ impl ScaleSetMachine {
     }
 
     /// Tells the controller what it has to know about this scale set.
-    pub(super) fn report_summary(&mut self, ars: &AutoscalingRunnerSet, step: &mut Step) {
+    pub(super) fn report_summary(&mut self, ars: &AutoscalingRunnerSet, ctx: &mut ScaleSetContext) {
         let listener = self.listeners.get(&listener_name(ars));
         let url = ConfigUrl::parse(&ars.spec.github_config_url).ok();
         let part = |get: fn(&ConfigUrl) -> &str| url.as_ref().map_or("", get).to_owned();
@@ -146,8 +145,7 @@ impl ScaleSetMachine {
         };
         if self.summary.as_ref() != Some(&summary) {
             self.summary = Some(summary.clone());
-            step.effects
-                .push(Effect::Report(ScaleSetReport::Summary(summary)));
+            ctx.push(Effect::Report(ScaleSetReport::Summary(summary)));
         }
     }
 }

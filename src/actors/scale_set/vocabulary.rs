@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::actors::core::owned::Verb;
+use crate::actors::core::cached::Verb;
 use crate::actors::{Coalesce, Topic};
 use crate::api::MissingFields;
 use crate::messages::{ListenerReport, RunnerCounts, RunnerSetReport};

@@ -8,7 +8,8 @@ use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
 use super::objects::*;
-use crate::actors::runner::{Origin, Tag};
+use crate::actors::core::cached::Verb;
+use crate::actors::runner::{Origin, RunnerTag};
 use crate::api::EphemeralRunner;
 use crate::messages::{
     ActionsAnswer, ActionsError, ActionsErrorKind, KubeAnswer, KubeErrorKind, Object,
@@ -82,24 +83,26 @@ impl Scene {
             let asked = match (words.next().unwrap(), words.next().unwrap()) {
                 ("get", "Pod") => {
                     let found = answer(Object::Pod(self.pod.clone()));
-                    self.hand.kube(Tag::ReadPod, found)
+                    self.hand.kube(RunnerTag::Pod(Verb::Read), found)
                 }
                 ("get", "Secret") => {
                     let found = answer(Object::Secret(secret(2, "42")));
-                    self.hand.kube(Tag::ReadSecret, found)
+                    self.hand.kube(RunnerTag::Secret(Verb::Read), found)
                 }
-                ("delete", "Secret") => self.hand.kube(Tag::DeleteSecret, Ok(KubeAnswer::Deleted)),
-                ("remove", "42") => self.hand.actions(Tag::Remove, (self.verdict)()),
+                ("delete", "Secret") => self
+                    .hand
+                    .kube(RunnerTag::Secret(Verb::Delete), Ok(KubeAnswer::Deleted)),
+                ("remove", "42") => self.hand.actions(RunnerTag::Remove, (self.verdict)()),
                 ("patch", "EphemeralRunner") => {
                     let body = &line[line.find('{').unwrap()..];
                     let body = serde_json::from_str(body).unwrap();
                     let written = self.merge(&body);
-                    self.hand.kube(Tag::WriteStatus, written)
+                    self.hand.kube(RunnerTag::Runner(Verb::Patch), written)
                 }
                 ("delete", "EphemeralRunner") => {
                     let stamp = json!({ "metadata": { "deletionTimestamp": self.hand.now } });
                     let written = self.merge(&stamp);
-                    self.hand.kube(Tag::DeleteRunner, written)
+                    self.hand.kube(RunnerTag::Runner(Verb::Delete), written)
                 }
                 // that is what it is about: it stays in flight
                 ("delete", "Pod") => Vec::new(),
@@ -409,13 +412,16 @@ fn a_timer_waits_while_the_pod_cannot_be_read() {
         ControllerSettings::default(),
     );
     hand.tick();
-    hand.kube(Tag::ReadPod, answer(Object::Pod(silent())));
+    hand.kube(RunnerTag::Pod(Verb::Read), answer(Object::Pod(silent())));
     let mut reads = 0;
     for _ in 0..20 {
         for line in hand.after(600) {
             assert_eq!(line, "get Pod");
             reads += 1;
-            hand.kube(Tag::ReadPod, kube_error(KubeErrorKind::Unavailable));
+            hand.kube(
+                RunnerTag::Pod(Verb::Read),
+                kube_error(KubeErrorKind::Unavailable),
+            );
         }
     }
     assert!(reads > 15, "{reads}");
@@ -487,7 +493,7 @@ fn a_runner_whose_pod_did_not_start_is_registered_anew() {
     let places = order.map(|part| tail.iter().position(|line| line.contains(part)));
     assert!(places.is_sorted() && places[0].is_some(), "{tail:?}");
     let mut hand = scene.hand;
-    hand.kube(Tag::DeletePod, Ok(KubeAnswer::Deleted));
+    hand.kube(RunnerTag::Pod(Verb::Delete), Ok(KubeAnswer::Deleted));
     let asked = hand.after(5);
     assert!(
         asked.iter().any(|line| line.starts_with("register")),

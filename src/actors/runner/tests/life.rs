@@ -3,7 +3,8 @@
 use serde_json::json;
 
 use super::objects::*;
-use crate::actors::runner::{Origin, Tag};
+use crate::actors::core::cached::Verb;
+use crate::actors::runner::{Origin, RunnerTag};
 use crate::clock::after;
 use crate::messages::{Kind, KubeErrorKind, Object, ObjectRef, RunnerCommand, RunnerState};
 
@@ -12,10 +13,13 @@ const REGISTER: &str = "register pool-runner-x7k2m in 11 at /work";
 /// A runner whose pod was just created.
 fn with_pod() -> Hand {
     let (mut hand, _) = Hand::created();
-    hand.actions(Tag::Generate, jit());
-    hand.kube(Tag::CreateSecret, answer(Object::Secret(secret(11, "42"))));
+    hand.actions(RunnerTag::Generate, jit());
     hand.kube(
-        Tag::CreatePod,
+        RunnerTag::Secret(Verb::Create),
+        answer(Object::Secret(secret(11, "42"))),
+    );
+    hand.kube(
+        RunnerTag::Pod(Verb::Create),
         answer(Object::Pod(pod(12, json!({ "phase": "Pending" })))),
     );
     hand
@@ -25,14 +29,17 @@ fn with_pod() -> Hand {
 fn a_created_runner_gets_its_pod_in_three_requests_and_its_status_in_one() {
     let (mut hand, asked) = Hand::created();
     assert_eq!(asked, [REGISTER]);
-    assert_eq!(hand.actions(Tag::Generate, jit()), ["create Secret"]);
+    assert_eq!(hand.actions(RunnerTag::Generate, jit()), ["create Secret"]);
     assert_eq!(
-        hand.kube(Tag::CreateSecret, answer(Object::Secret(secret(11, "42")))),
+        hand.kube(
+            RunnerTag::Secret(Verb::Create),
+            answer(Object::Secret(secret(11, "42")))
+        ),
         ["create Pod"]
     );
     let nothing: [&str; 0] = [];
     let asked = hand.kube(
-        Tag::CreatePod,
+        RunnerTag::Pod(Verb::Create),
         answer(Object::Pod(pod(12, json!({ "phase": "Pending" })))),
     );
     assert_eq!(asked, nothing);
@@ -45,7 +52,10 @@ fn a_created_runner_gets_its_pod_in_three_requests_and_its_status_in_one() {
     );
     let written = er(14, known(json!({ "ready": true })));
     assert_eq!(
-        hand.kube(Tag::WriteStatus, answer(Object::EphemeralRunner(written))),
+        hand.kube(
+            RunnerTag::Runner(Verb::Patch),
+            answer(Object::EphemeralRunner(written))
+        ),
         nothing
     );
     let report = hand.report.clone().unwrap();
@@ -58,12 +68,15 @@ fn a_created_runner_gets_its_pod_in_three_requests_and_its_status_in_one() {
 #[test]
 fn a_job_that_is_faster_than_the_answer_to_the_create_is_let_run() {
     let (mut hand, _) = Hand::created();
-    hand.actions(Tag::Generate, jit());
-    hand.kube(Tag::CreateSecret, answer(Object::Secret(secret(11, "42"))));
+    hand.actions(RunnerTag::Generate, jit());
+    hand.kube(
+        RunnerTag::Secret(Verb::Create),
+        answer(Object::Secret(secret(11, "42"))),
+    );
     let nothing: [&str; 0] = [];
     assert_eq!(hand.sees_runner(er(13, with_job(json!({})))), nothing);
     let created = answer(Object::Pod(pod(12, json!({ "phase": "Pending" }))));
-    let asked = hand.kube(Tag::CreatePod, created);
+    let asked = hand.kube(RunnerTag::Pod(Verb::Create), created);
     assert!(!asked.iter().any(|one| one.contains("delete")), "{asked:?}");
     assert_eq!(hand.report.clone().unwrap().state, RunnerState::Running);
 }
@@ -85,7 +98,7 @@ fn the_same_message_twice_asks_for_nothing() {
     hand.sees_pod(up.clone());
     let written = er(14, known(json!({ "ready": true })));
     hand.kube(
-        Tag::WriteStatus,
+        RunnerTag::Runner(Verb::Patch),
         answer(Object::EphemeralRunner(written.clone())),
     );
     hand.report = None;
@@ -105,7 +118,10 @@ fn a_found_runner_reads_its_pod_before_anything_else() {
     assert!(hand.tick().is_empty());
     let mut hand = Hand::new(Origin::Found(None));
     assert_eq!(hand.tick(), ["get EphemeralRunner"]);
-    hand.kube(Tag::ReadRunner, kube_error(KubeErrorKind::NotFound));
+    hand.kube(
+        RunnerTag::Runner(Verb::Read),
+        kube_error(KubeErrorKind::NotFound),
+    );
     assert!(hand.stopped);
     assert_eq!(hand.report.unwrap().state, RunnerState::Gone);
 }
@@ -137,12 +153,24 @@ fn exit_0_is_recorded_first_and_then_pod_and_secret_go_and_the_runner_waits() {
         [r#"patch EphemeralRunner {"status":{"phase":"Succeeded","ready":false}}"#]
     );
     let done = er(23, with_job(json!({ "phase": "Succeeded" })));
-    let asked = hand.kube(Tag::WriteStatus, answer(Object::EphemeralRunner(done)));
+    let asked = hand.kube(
+        RunnerTag::Runner(Verb::Patch),
+        answer(Object::EphemeralRunner(done)),
+    );
     assert_eq!(asked, ["delete Pod grace 0", "get Secret"]);
     let found = answer(Object::Secret(secret(5, "42")));
-    assert_eq!(hand.kube(Tag::ReadSecret, found), ["delete Secret"]);
-    hand.kube(Tag::DeletePod, Ok(crate::messages::KubeAnswer::Deleted));
-    hand.kube(Tag::DeleteSecret, Ok(crate::messages::KubeAnswer::Deleted));
+    assert_eq!(
+        hand.kube(RunnerTag::Secret(Verb::Read), found),
+        ["delete Secret"]
+    );
+    hand.kube(
+        RunnerTag::Pod(Verb::Delete),
+        Ok(crate::messages::KubeAnswer::Deleted),
+    );
+    hand.kube(
+        RunnerTag::Secret(Verb::Delete),
+        Ok(crate::messages::KubeAnswer::Deleted),
+    );
     let report = hand.report.clone().unwrap();
     assert_eq!(report.state, RunnerState::Finished);
     assert!(!report.holds_resources && !report.deleting);
@@ -167,7 +195,10 @@ fn exit_7_is_outdated_with_its_reason() {
     assert!(asked[0].contains(r#""phase":"Outdated""#), "{asked:?}");
     assert!(asked[0].contains("RunnerVersionRejected"), "{asked:?}");
     let rejected = er(23, known(json!({ "phase": "Outdated" })));
-    hand.kube(Tag::WriteStatus, answer(Object::EphemeralRunner(rejected)));
+    hand.kube(
+        RunnerTag::Runner(Verb::Patch),
+        answer(Object::EphemeralRunner(rejected)),
+    );
     assert_eq!(hand.report.clone().unwrap().state, RunnerState::Outdated);
 }
 
@@ -183,7 +214,10 @@ fn any_other_end_with_a_job_fails_the_runner_and_counts_as_finished() {
     assert!(asked[0].contains(r#""phase":"Failed""#), "{asked:?}");
     assert!(asked[0].contains(r#""reason":"OOMKilled""#), "{asked:?}");
     let failed = er(23, with_job(json!({ "phase": "Failed" })));
-    hand.kube(Tag::WriteStatus, answer(Object::EphemeralRunner(failed)));
+    hand.kube(
+        RunnerTag::Runner(Verb::Patch),
+        answer(Object::EphemeralRunner(failed)),
+    );
     assert_eq!(hand.report.clone().unwrap().state, RunnerState::Finished);
 }
 
@@ -208,13 +242,19 @@ fn the_first_phase_does_not_undo_running_when_the_listener_was_faster() {
         asked[0].starts_with("patch EphemeralRunner at 10"),
         "locked"
     );
-    hand.kube(Tag::WriteStatus, kube_error(KubeErrorKind::Conflict));
+    hand.kube(
+        RunnerTag::Runner(Verb::Patch),
+        kube_error(KubeErrorKind::Conflict),
+    );
     assert_eq!(hand.after(1), ["get EphemeralRunner"]);
     let started = er(
         15,
         json!({ "status": { "phase": "Running", "jobId": "job-9" } }),
     );
-    let asked = hand.kube(Tag::ReadRunner, answer(Object::EphemeralRunner(started)));
+    let asked = hand.kube(
+        RunnerTag::Runner(Verb::Read),
+        answer(Object::EphemeralRunner(started)),
+    );
     assert_eq!(asked.len(), 1);
     assert!(!asked[0].contains("phase"), "{asked:?}");
     assert!(asked[0].contains(r#""ready":true"#), "{asked:?}");
@@ -255,7 +295,10 @@ fn a_runner_says_once_that_no_node_takes_its_pod() {
         [r#"patch EphemeralRunner {"status":{"message":"0/3 nodes","reason":"Unschedulable"}}"#]
     );
     let noted = er(22, known(json!({ "reason": "Unschedulable" })));
-    hand.kube(Tag::WriteStatus, answer(Object::EphemeralRunner(noted)));
+    hand.kube(
+        RunnerTag::Runner(Verb::Patch),
+        answer(Object::EphemeralRunner(noted)),
+    );
     assert!(hand.sees_pod(unplaced("0/4 nodes")).is_empty());
     assert!(hand.after(3_600).is_empty());
     let up = hand.sees_pod(pod_in(23, "Running", running(), running()));
@@ -315,16 +358,22 @@ fn a_failure_without_a_job_is_counted_then_the_pod_goes_and_comes_again_later() 
     assert!(!asked[0].contains("phase"), "{asked:?}");
     let counted = known(json!({ "failures": { "pod-uid": start() }, "reason": "Error" }));
     let asked = hand.kube(
-        Tag::WriteStatus,
+        RunnerTag::Runner(Verb::Patch),
         answer(Object::EphemeralRunner(er(23, counted))),
     );
     assert_eq!(asked, ["delete Pod grace 0"]);
-    let asked = hand.kube(Tag::DeletePod, Ok(crate::messages::KubeAnswer::Deleted));
+    let asked = hand.kube(
+        RunnerTag::Pod(Verb::Delete),
+        Ok(crate::messages::KubeAnswer::Deleted),
+    );
     assert!(asked.is_empty());
     assert!(matches!(hand.wakes_in(), Some(3..=5)), "5 s, spread");
     assert_eq!(hand.after(5), ["get Secret"], "someone may have deleted it");
     let found = answer(Object::Secret(secret(5, "42")));
-    assert_eq!(hand.kube(Tag::ReadSecret, found), ["create Pod"]);
+    assert_eq!(
+        hand.kube(RunnerTag::Secret(Verb::Read), found),
+        ["create Pod"]
+    );
 }
 
 #[test]
@@ -361,7 +410,10 @@ fn runners_whose_pods_failed_together_do_not_get_their_next_ones_together() {
         let er = std::sync::Arc::new(serde_json::from_value(value).unwrap());
         let mut hand = Hand::named(name, Origin::Found(Some(er)));
         hand.tick();
-        hand.kube(Tag::ReadPod, kube_error(KubeErrorKind::NotFound));
+        hand.kube(
+            RunnerTag::Pod(Verb::Read),
+            kube_error(KubeErrorKind::NotFound),
+        );
         hand.wake.unwrap()
     };
     assert_ne!(wait("pool-runner-x7k2m"), wait("pool-runner-q4w9z"));
@@ -399,7 +451,10 @@ fn a_pod_that_vanishes_is_confirmed_by_a_read_and_counted() {
         Some(pod_in(21, "Running", running(), running())),
     );
     assert_eq!(hand.gone(Kind::Pod, "pod-uid"), ["get Pod"]);
-    let asked = hand.kube(Tag::ReadPod, kube_error(KubeErrorKind::NotFound));
+    let asked = hand.kube(
+        RunnerTag::Pod(Verb::Read),
+        kube_error(KubeErrorKind::NotFound),
+    );
     assert_eq!(asked.len(), 1);
     assert!(asked[0].contains(r#""failures":{"pod-uid":""#), "{asked:?}");
     assert!(asked[0].contains("PodVanished"), "{asked:?}");
@@ -410,7 +465,10 @@ fn a_pod_that_only_lost_its_label_is_not_counted() {
     let up = pod_in(21, "Running", running(), running());
     let (mut hand, _) = Hand::found(er(20, known(json!({ "ready": true }))), Some(up.clone()));
     assert_eq!(hand.gone(Kind::Pod, "pod-uid"), ["get Pod"]);
-    assert!(hand.kube(Tag::ReadPod, answer(Object::Pod(up))).is_empty());
+    assert!(
+        hand.kube(RunnerTag::Pod(Verb::Read), answer(Object::Pod(up)))
+            .is_empty()
+    );
 }
 
 #[test]
@@ -423,7 +481,10 @@ fn a_pod_is_never_made_again_once_a_job_was_recorded() {
         Some(pod_in(21, "Running", running(), running())),
     );
     hand.gone(Kind::Pod, "pod-uid");
-    let asked = hand.kube(Tag::ReadPod, kube_error(KubeErrorKind::NotFound));
+    let asked = hand.kube(
+        RunnerTag::Pod(Verb::Read),
+        kube_error(KubeErrorKind::NotFound),
+    );
     assert!(asked[0].contains(r#""phase":"Failed""#), "{asked:?}");
 }
 
@@ -431,9 +492,12 @@ fn a_pod_is_never_made_again_once_a_job_was_recorded() {
 
 fn pod_refused(kind: KubeErrorKind) -> (Hand, Vec<String>) {
     let (mut hand, _) = Hand::created();
-    hand.actions(Tag::Generate, jit());
-    hand.kube(Tag::CreateSecret, answer(Object::Secret(secret(11, "42"))));
-    let asked = hand.kube(Tag::CreatePod, kube_error(kind));
+    hand.actions(RunnerTag::Generate, jit());
+    hand.kube(
+        RunnerTag::Secret(Verb::Create),
+        answer(Object::Secret(secret(11, "42"))),
+    );
+    let asked = hand.kube(RunnerTag::Pod(Verb::Create), kube_error(kind));
     (hand, asked)
 }
 
@@ -461,13 +525,16 @@ fn a_quota_is_waited_for_with_an_event_and_the_runner_given_up_after_ten_minutes
         let asked = hand.after(30);
         if asked.contains(&"create Pod".to_owned()) {
             creates += 1;
-            hand.kube(Tag::CreatePod, kube_error(KubeErrorKind::QuotaExceeded));
+            hand.kube(
+                RunnerTag::Pod(Verb::Create),
+                kube_error(KubeErrorKind::QuotaExceeded),
+            );
         }
         if asked.iter().any(|line| line.contains("status")) {
             assert!(asked.concat().contains("QuotaExceeded"), "{asked:?}");
             let noted = known(json!({ "reason": "QuotaExceeded" }));
             hand.kube(
-                Tag::WriteStatus,
+                RunnerTag::Runner(Verb::Patch),
                 answer(Object::EphemeralRunner(er(15, noted))),
             );
         }
@@ -483,9 +550,15 @@ fn other_refusals_back_off_and_a_lost_answer_is_read_first() {
     let (mut hand, asked) = pod_refused(KubeErrorKind::Unavailable);
     assert!(asked.is_empty());
     assert_eq!(hand.after(1), ["create Pod"]);
-    hand.kube(Tag::CreatePod, kube_error(KubeErrorKind::Unanswered));
+    hand.kube(
+        RunnerTag::Pod(Verb::Create),
+        kube_error(KubeErrorKind::Unanswered),
+    );
     assert_eq!(hand.after(1), ["get Pod"]);
-    let asked = hand.kube(Tag::ReadPod, kube_error(KubeErrorKind::NotFound));
+    let asked = hand.kube(
+        RunnerTag::Pod(Verb::Read),
+        kube_error(KubeErrorKind::NotFound),
+    );
     assert_eq!(asked, ["create Pod"]);
 }
 
@@ -499,6 +572,9 @@ fn a_pod_of_the_name_that_belongs_to_something_else_is_not_touched() {
     let (mut hand, asked) = Hand::found(er(20, known(json!({}))), Some(foreign));
     assert!(asked[0].contains("PodNameTaken"), "{asked:?}");
     let failed = er(23, known(json!({ "phase": "Failed" })));
-    let asked = hand.kube(Tag::WriteStatus, answer(Object::EphemeralRunner(failed)));
+    let asked = hand.kube(
+        RunnerTag::Runner(Verb::Patch),
+        answer(Object::EphemeralRunner(failed)),
+    );
     assert!(!asked.contains(&"delete Pod".to_owned()), "{asked:?}");
 }

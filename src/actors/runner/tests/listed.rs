@@ -4,7 +4,8 @@
 use serde_json::json;
 
 use super::objects::*;
-use crate::actors::runner::{Origin, Tag};
+use crate::actors::core::cached::Verb;
+use crate::actors::runner::{Origin, RunnerTag};
 use crate::messages::{KubeErrorKind, Object};
 
 fn listed(runner: serde_json::Value, pod: bool) -> Vec<String> {
@@ -53,9 +54,15 @@ fn a_pod_made_after_the_list_is_found_when_it_would_be_made() {
     let runner = er(20, json!({}));
     let mut hand = Hand::new(Origin::Listed { runner, pod: None });
     hand.tick();
-    let asked = hand.kube(Tag::ReadSecret, answer(Object::Secret(secret(2, "42"))));
+    let asked = hand.kube(
+        RunnerTag::Secret(Verb::Read),
+        answer(Object::Secret(secret(2, "42"))),
+    );
     assert_eq!(asked, ["create Pod"]);
-    hand.kube(Tag::CreatePod, kube_error(KubeErrorKind::AlreadyExists));
+    hand.kube(
+        RunnerTag::Pod(Verb::Create),
+        kube_error(KubeErrorKind::AlreadyExists),
+    );
     let asked = hand.after(60);
     assert_eq!(asked, ["get Pod"]);
 }

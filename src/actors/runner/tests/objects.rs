@@ -6,7 +6,8 @@ use k8s_openapi::api::core::v1::{Pod, Secret};
 use secrecy::SecretString;
 use serde_json::{Value, json};
 
-use crate::actors::runner::{Origin, RunnerMachine, Tag};
+use crate::actors::core::cached::Verb;
+use crate::actors::runner::{Origin, RunnerMachine, RunnerTag};
 use crate::actors::{EffectOf, InputOf, Machine};
 use crate::api::EphemeralRunner;
 use crate::clock::{Timestamp, after};
@@ -200,10 +201,13 @@ impl Hand {
             |pod| Ok(KubeAnswer::Object(Object::Pod(pod))),
         );
         let mut asked = first[1..].to_vec();
-        asked.extend(hand.kube(Tag::ReadPod, result));
+        asked.extend(hand.kube(RunnerTag::Pod(Verb::Read), result));
         if asked.contains(&"get Secret".to_owned()) {
             let secret = Object::Secret(secret(2, "42"));
-            let more = hand.kube(Tag::ReadSecret, Ok(KubeAnswer::Object(secret)));
+            let more = hand.kube(
+                RunnerTag::Secret(Verb::Read),
+                Ok(KubeAnswer::Object(secret)),
+            );
             asked.retain(|line| line != "get Secret");
             asked.extend(more);
         }
@@ -274,13 +278,13 @@ impl Hand {
         })
     }
 
-    pub fn kube(&mut self, tag: Tag, result: Result<KubeAnswer, KubeError>) -> Vec<String> {
+    pub fn kube(&mut self, tag: RunnerTag, result: Result<KubeAnswer, KubeError>) -> Vec<String> {
         self.step(Input::Kube(tag, result))
     }
 
     pub fn actions(
         &mut self,
-        tag: Tag,
+        tag: RunnerTag,
         result: Result<ActionsAnswer, ActionsError>,
     ) -> Vec<String> {
         self.step(Input::Actions(tag, result))

@@ -3,7 +3,8 @@
 use serde_json::json;
 
 use super::objects::*;
-use crate::actors::runner::{Origin, Tag};
+use crate::actors::core::cached::Verb;
+use crate::actors::runner::{Origin, RunnerTag};
 use crate::messages::{
     ActionsAnswer, ActionsErrorKind, KubeErrorKind, Object, Runner, RunnerCommand,
 };
@@ -22,20 +23,20 @@ fn runner(id: i64, scale_set_id: i64) -> Result<ActionsAnswer, crate::messages::
 #[test]
 fn a_name_taken_by_a_runner_of_this_scale_set_is_freed() {
     let (mut hand, _) = Hand::created();
-    let asked = hand.actions(Tag::Generate, refused(ActionsErrorKind::RunnerExists));
+    let asked = hand.actions(RunnerTag::Generate, refused(ActionsErrorKind::RunnerExists));
     assert_eq!(asked, [FIND]);
-    assert_eq!(hand.actions(Tag::Find, runner(77, 11)), ["remove 77"]);
-    let asked = hand.actions(Tag::Remove, Ok(ActionsAnswer::Done));
+    assert_eq!(hand.actions(RunnerTag::Find, runner(77, 11)), ["remove 77"]);
+    let asked = hand.actions(RunnerTag::Remove, Ok(ActionsAnswer::Done));
     assert_eq!(asked, [REGISTER]);
-    assert_eq!(hand.actions(Tag::Generate, jit()), ["create Secret"]);
+    assert_eq!(hand.actions(RunnerTag::Generate, jit()), ["create Secret"]);
 }
 
 #[test]
 fn a_name_that_is_free_after_all_is_tried_again_with_a_delay() {
     let (mut hand, _) = Hand::created();
-    hand.actions(Tag::Generate, refused(ActionsErrorKind::RunnerExists));
+    hand.actions(RunnerTag::Generate, refused(ActionsErrorKind::RunnerExists));
     assert!(
-        hand.actions(Tag::Find, Ok(ActionsAnswer::Runner(None)))
+        hand.actions(RunnerTag::Find, Ok(ActionsAnswer::Runner(None)))
             .is_empty()
     );
     assert!(hand.wake.is_some());
@@ -45,8 +46,8 @@ fn a_name_that_is_free_after_all_is_tried_again_with_a_delay() {
 #[test]
 fn a_name_taken_by_another_scale_set_is_left_alone_and_the_runner_fails() {
     let (mut hand, _) = Hand::created();
-    hand.actions(Tag::Generate, refused(ActionsErrorKind::RunnerExists));
-    let asked = hand.actions(Tag::Find, runner(77, 99));
+    hand.actions(RunnerTag::Generate, refused(ActionsErrorKind::RunnerExists));
+    let asked = hand.actions(RunnerTag::Find, runner(77, 99));
     assert_eq!(asked.len(), 1);
     assert!(asked[0].contains("RunnerNameTaken"), "{asked:?}");
     assert!(asked[0].contains(r#""phase":"Failed""#), "{asked:?}");
@@ -63,16 +64,16 @@ fn a_service_that_goes_on_refusing_the_name_is_asked_ever_more_slowly() {
             calls += 1;
             todo = match line.split(' ').next() {
                 Some("register") => {
-                    hand.actions(Tag::Generate, refused(ActionsErrorKind::RunnerExists))
+                    hand.actions(RunnerTag::Generate, refused(ActionsErrorKind::RunnerExists))
                 }
-                Some("find") => hand.actions(Tag::Find, runner(77, 11)),
-                Some("remove") => hand.actions(Tag::Remove, Ok(ActionsAnswer::Done)),
+                Some("find") => hand.actions(RunnerTag::Find, runner(77, 11)),
+                Some("remove") => hand.actions(RunnerTag::Remove, Ok(ActionsAnswer::Done)),
                 _ => Vec::new(),
             };
         }
         if calls == 0 {
             calls = 1;
-            hand.actions(Tag::Generate, refused(ActionsErrorKind::RunnerExists));
+            hand.actions(RunnerTag::Generate, refused(ActionsErrorKind::RunnerExists));
         }
     }
     assert!(calls < 70, "{calls} calls in ten minutes");
@@ -85,7 +86,7 @@ fn retry_after_is_honoured() {
     if let Err(error) = &mut busy {
         error.retry_after = Some(std::time::Duration::from_secs(20));
     }
-    assert!(hand.actions(Tag::Generate, busy).is_empty());
+    assert!(hand.actions(RunnerTag::Generate, busy).is_empty());
     assert!(hand.after(19).iter().all(|line| line != REGISTER));
     assert!(hand.after(1).contains(&REGISTER.to_owned()));
 }
@@ -93,7 +94,7 @@ fn retry_after_is_honoured() {
 #[test]
 fn trouble_that_lasts_is_put_into_the_status_and_the_report() {
     let (mut hand, _) = Hand::created();
-    hand.actions(Tag::Generate, refused(ActionsErrorKind::Credentials));
+    hand.actions(RunnerTag::Generate, refused(ActionsErrorKind::Credentials));
     assert_eq!(
         hand.report.clone().unwrap().reason.unwrap().0,
         "CredentialsMissing"
@@ -102,7 +103,7 @@ fn trouble_that_lasts_is_put_into_the_status_and_the_report() {
     for _ in 0..6 {
         for line in hand.after(1) {
             if line == REGISTER {
-                hand.actions(Tag::Generate, refused(ActionsErrorKind::Credentials));
+                hand.actions(RunnerTag::Generate, refused(ActionsErrorKind::Credentials));
             } else {
                 written.push(line);
             }
@@ -115,12 +116,21 @@ fn trouble_that_lasts_is_put_into_the_status_and_the_report() {
 #[test]
 fn a_jit_configuration_is_kept_while_its_secret_cannot_be_made() {
     let (mut hand, _) = Hand::created();
-    hand.actions(Tag::Generate, jit());
-    hand.kube(Tag::CreateSecret, kube_error(KubeErrorKind::Unavailable));
+    hand.actions(RunnerTag::Generate, jit());
+    hand.kube(
+        RunnerTag::Secret(Verb::Create),
+        kube_error(KubeErrorKind::Unavailable),
+    );
     assert_eq!(hand.after(1), ["create Secret"]);
-    hand.kube(Tag::CreateSecret, kube_error(KubeErrorKind::Unanswered));
+    hand.kube(
+        RunnerTag::Secret(Verb::Create),
+        kube_error(KubeErrorKind::Unanswered),
+    );
     assert_eq!(hand.after(1), ["get Secret"]);
-    let asked = hand.kube(Tag::ReadSecret, kube_error(KubeErrorKind::NotFound));
+    let asked = hand.kube(
+        RunnerTag::Secret(Verb::Read),
+        kube_error(KubeErrorKind::NotFound),
+    );
     assert_eq!(asked, ["create Secret"]);
 }
 
@@ -129,12 +139,21 @@ fn a_secret_without_a_readable_id_is_made_again() {
     let mut hand = Hand::new(Origin::Found(Some(er(20, json!({})))));
     hand.tick();
     assert_eq!(
-        hand.kube(Tag::ReadPod, kube_error(KubeErrorKind::NotFound)),
+        hand.kube(
+            RunnerTag::Pod(Verb::Read),
+            kube_error(KubeErrorKind::NotFound)
+        ),
         ["get Secret"]
     );
     let unreadable = answer(Object::Secret(secret(5, "forty-two")));
-    assert_eq!(hand.kube(Tag::ReadSecret, unreadable), ["delete Secret"]);
-    let asked = hand.kube(Tag::DeleteSecret, Ok(crate::messages::KubeAnswer::Deleted));
+    assert_eq!(
+        hand.kube(RunnerTag::Secret(Verb::Read), unreadable),
+        ["delete Secret"]
+    );
+    let asked = hand.kube(
+        RunnerTag::Secret(Verb::Delete),
+        Ok(crate::messages::KubeAnswer::Deleted),
+    );
     assert_eq!(asked, [REGISTER]);
 }
 
@@ -142,11 +161,17 @@ fn a_secret_without_a_readable_id_is_made_again() {
 fn a_registration_whose_configuration_is_lost_is_removed_before_another_is_made() {
     let mut hand = Hand::new(Origin::Found(Some(er(20, known(json!({}))))));
     hand.tick();
-    hand.kube(Tag::ReadPod, kube_error(KubeErrorKind::NotFound));
-    let asked = hand.kube(Tag::ReadSecret, kube_error(KubeErrorKind::NotFound));
+    hand.kube(
+        RunnerTag::Pod(Verb::Read),
+        kube_error(KubeErrorKind::NotFound),
+    );
+    let asked = hand.kube(
+        RunnerTag::Secret(Verb::Read),
+        kube_error(KubeErrorKind::NotFound),
+    );
     assert_eq!(asked, ["remove 42"]);
     assert_eq!(
-        hand.actions(Tag::Remove, Ok(ActionsAnswer::Done)),
+        hand.actions(RunnerTag::Remove, Ok(ActionsAnswer::Done)),
         [REGISTER]
     );
 }
@@ -162,7 +187,7 @@ fn a_release_asks_the_service_and_then_deletes_the_runner() {
     assert_eq!(hand.tell(RunnerCommand::Release), ["remove 42"]);
     assert!(hand.tell(RunnerCommand::Release).is_empty());
     assert_eq!(
-        hand.actions(Tag::Remove, Ok(ActionsAnswer::Done)),
+        hand.actions(RunnerTag::Remove, Ok(ActionsAnswer::Done)),
         ["delete EphemeralRunner"]
     );
 }
@@ -174,7 +199,10 @@ fn a_release_is_refused_once_when_the_service_has_given_the_runner_a_job() {
         Some(pod_in(21, "Running", running(), running())),
     );
     hand.tell(RunnerCommand::Release);
-    let asked = hand.actions(Tag::Remove, refused(ActionsErrorKind::JobStillRunning));
+    let asked = hand.actions(
+        RunnerTag::Remove,
+        refused(ActionsErrorKind::JobStillRunning),
+    );
     assert!(asked.is_empty());
     assert!(hand.report.take().unwrap().refused.is_some());
     hand.tick();
@@ -205,7 +233,7 @@ fn a_job_recorded_while_the_service_is_asked_keeps_the_runner() {
         refused(ActionsErrorKind::JobStillRunning),
         Ok(ActionsAnswer::Done),
     ] {
-        assert!(hand.actions(Tag::Remove, answer).is_empty());
+        assert!(hand.actions(RunnerTag::Remove, answer).is_empty());
     }
     let (_, asked) = (hand.tick(), hand.after(100));
     assert!(asked.is_empty(), "{asked:?}");
@@ -215,21 +243,24 @@ fn a_job_recorded_while_the_service_is_asked_keeps_the_runner() {
 fn a_release_before_the_registration_is_answered_waits_for_the_id() {
     let (mut hand, _) = Hand::created();
     assert!(hand.tell(RunnerCommand::Release).is_empty());
-    let asked = hand.actions(Tag::Generate, jit());
+    let asked = hand.actions(RunnerTag::Generate, jit());
     assert_eq!(asked.len(), 1);
     assert!(
         asked[0].contains(r#""runnerId":42"#),
         "on record first: {asked:?}"
     );
     let written = er(14, known(json!({})));
-    let asked = hand.kube(Tag::WriteStatus, answer(Object::EphemeralRunner(written)));
+    let asked = hand.kube(
+        RunnerTag::Runner(Verb::Patch),
+        answer(Object::EphemeralRunner(written)),
+    );
     assert_eq!(asked, ["remove 42"]);
 }
 
 #[test]
 fn a_release_of_a_runner_that_was_never_registered_asks_nobody() {
     let (mut hand, _) = Hand::created();
-    hand.actions(Tag::Generate, refused(ActionsErrorKind::Credentials));
+    hand.actions(RunnerTag::Generate, refused(ActionsErrorKind::Credentials));
     assert_eq!(
         hand.tell(RunnerCommand::Release),
         ["delete EphemeralRunner"]
@@ -239,11 +270,11 @@ fn a_release_of_a_runner_that_was_never_registered_asks_nobody() {
 #[test]
 fn a_release_of_a_runner_that_may_be_registered_looks_it_up_by_name() {
     let (mut hand, _) = Hand::created();
-    hand.actions(Tag::Generate, refused(ActionsErrorKind::Unavailable));
+    hand.actions(RunnerTag::Generate, refused(ActionsErrorKind::Unavailable));
     hand.tell(RunnerCommand::Release);
     assert_eq!(hand.after(2), [FIND]);
     assert_eq!(
-        hand.actions(Tag::Find, Ok(ActionsAnswer::Runner(None))),
+        hand.actions(RunnerTag::Find, Ok(ActionsAnswer::Runner(None))),
         ["delete EphemeralRunner"]
     );
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use crate::actors::core::cached::Verb;
 use crate::actors::runner::view;
 use crate::actors::runner_set::{RunnerSetCommand, RunnerSetMachine};
 use crate::actors::{EffectOf, Machine};
@@ -477,7 +478,7 @@ fn a_decision_is_due_for_a_new_patch_or_a_lost_runner_and_otherwise_not() {
             "runningEphemeralRunners": 1, "failedEphemeralRunners": 0 });
         let answer: EphemeralRunnerSet = serde_json::from_value(set(3, 3, &status)).unwrap();
         let answer = crate::messages::KubeAnswer::Object(answer.into());
-        let tag = crate::actors::runner_set::Tag::WriteStatus;
+        let tag = crate::actors::runner_set::RunnerSetTag::RunnerSet(Verb::Patch);
         assert_eq!(
             shown(&found.machine.step(now(), Input::Kube(tag, Ok(answer)))),
             NOTHING

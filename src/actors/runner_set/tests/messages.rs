@@ -53,7 +53,7 @@ fn machine() -> RunnerSetMachine {
     )
 }
 
-fn synced() -> Input<super::super::Tag, RunnerSetCommand, RunnerReport> {
+fn synced() -> Input<super::super::RunnerSetTag, RunnerSetCommand, RunnerReport> {
     Input::Command(RunnerSetCommand::Synced)
 }
 

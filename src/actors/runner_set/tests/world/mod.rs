@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 
 use self::judge::Jobs;
 use crate::actors::InputOf;
-use crate::actors::runner::{RunnerMachine, Tag as RunnerTag};
-use crate::actors::runner_set::{RunnerSetCommand, RunnerSetMachine, Tag as SetTag};
+use crate::actors::runner::{RunnerMachine, RunnerTag};
+use crate::actors::runner_set::{RunnerSetCommand, RunnerSetMachine, RunnerSetTag};
 use crate::actors::unregistrar::{Claim, Unregistrar};
 use crate::api::constants::annotations;
 use crate::api::{EphemeralRunner, EphemeralRunnerSet, listener_patch};
@@ -61,7 +61,7 @@ enum Message {
 }
 
 enum SetOrRunnerTag {
-    Set(SetTag),
+    Set(RunnerSetTag),
     Runner(RunnerTag),
 }
 

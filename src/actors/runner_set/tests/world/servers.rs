@@ -4,7 +4,7 @@ use secrecy::SecretString;
 use serde_json::{Value, json};
 
 use super::{Fault, Message, Registered, SetOrRunnerTag, To, World};
-use crate::actors::runner::Tag as RunnerTag;
+use crate::actors::runner::RunnerTag;
 use crate::actors::unregistrar::Claim;
 use crate::api::{EphemeralRunner, EphemeralRunnerSet};
 use crate::messages::{

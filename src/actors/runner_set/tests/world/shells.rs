@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Message, NAMESPACE, SET, SetOrRunnerTag, To, World};
-use crate::actors::runner::{Origin, RunnerMachine, Tag as RunnerTag};
+use crate::actors::runner::{Origin, RunnerMachine, RunnerTag};
 use crate::actors::runner_set::RunnerSetMachine;
 use crate::actors::{EffectOf, InputOf, Machine};
 use crate::api::EphemeralRunner;
