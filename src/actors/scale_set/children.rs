@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::context::ScaleSetContext;
+use super::runner_set::Revisions;
 use super::state::ScaleSetMachine;
 use crate::actors::core::cached::Cached;
 use crate::api::{AutoscalingListener, EphemeralRunnerSet};
@@ -30,6 +31,11 @@ pub struct ListenerChild {
 pub struct RunnerSetChild {
     /// The EphemeralRunnerSet.
     pub object: Cached<EphemeralRunnerSet>,
+    /// Its revisions as they were last seen, or asked for; they stand while the answer to a
+    /// write is unclear.
+    pub revisions: Option<Revisions>,
+    /// Whether what was rejected has been corrected, when it was last seen.
+    pub corrected: bool,
     /// Whether an actor looks after it or its runners.
     pub alive: bool,
     /// What that last said.

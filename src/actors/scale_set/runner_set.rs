@@ -63,15 +63,26 @@ impl ScaleSetMachine {
         let standing = match self.runner_set.object.presence().clone() {
             Presence::Unknown => {
                 self.read_runner_set(ctx);
-                Standing::UNKNOWN
+                ctx.notes.revisions = self.runner_set.revisions;
+                Standing {
+                    corrected: self.runner_set.corrected,
+                    ..Standing::UNKNOWN
+                }
             }
             Presence::Absent => {
+                self.runner_set.revisions = None;
+                self.runner_set.corrected = false;
                 self.send_runner_set(ctx, Verb::Create, "", || {
                     KubeRequest::Create(desired.into())
                 });
                 Standing::MISSING
             }
-            Presence::Present(live) => self.correct_runner_set(ars, &live, &desired, ctx),
+            Presence::Present(live) => {
+                let standing = self.correct_runner_set(ars, &live, &desired, ctx);
+                self.runner_set.revisions = ctx.notes.revisions;
+                self.runner_set.corrected = standing.corrected;
+                standing
+            }
         };
         if ctx.notes.runners == Finding::Unknown {
             ctx.notes.runners = self.runners_finding(standing.settled, ctx);
