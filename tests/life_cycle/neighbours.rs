@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use impresario::api::{AutoscalingListener, AutoscalingRunnerSet, EphemeralRunner};
+use impresario::api::{
+    AutoscalingListener, AutoscalingRunnerSet, EphemeralRunner, EphemeralRunnerSet,
+};
 use impresario::resources::{autoscaling_listener, listener_name};
 use impresario::simulation::cluster::{CONTROLLER_NAMESPACE, RunningController};
 use k8s_openapi::api::core::v1::{Pod, Secret, ServiceAccount};
@@ -12,7 +14,7 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::stage::manifests::{RUN, SET, apply, credentials, fixture, namespace, scale_set};
-use crate::stage::{Stage, play};
+use crate::stage::{Stage, Writes, play};
 
 const TEAMS: [&str; 2] = ["team-a", "team-b"];
 
@@ -265,4 +267,44 @@ fn a_made_up_scale_set_id_does_not_keep_that_of_another() {
             .await;
         assert_eq!(stage.service()["delete_scale_set"], 1);
     });
+}
+
+/// Somebody deletes a runner set and forces its finalizer off, while an answer about it is on its
+/// way: its successor is looked after.
+#[test]
+fn a_late_answer_about_a_runner_set_that_was_forced_off_stands_in_nobodys_way() {
+    for late in [Duration::ZERO, Duration::from_secs(2)] {
+        play(async || {
+            let stage = Stage::by_hand().await;
+            stage.settled_fixture(0, 5).await;
+            let one = stage.scale_up(1, 1).await.remove(0);
+            stage.up(&one).await;
+            stage.settle().await;
+            let before: EphemeralRunnerSet = stage.get(RUN, SET).await.unwrap();
+            let old = before.uid();
+            let statuses = Writes::of("patch", "ephemeralrunnersets/status");
+            let held = stage.warden.answer_late(statuses, late);
+            stage.ersset(2, 2).await;
+            stage.until("a status write", async || held.met() > 0).await;
+            let sets = Api::<EphemeralRunnerSet>::namespaced(stage.client.clone(), RUN);
+            sets.delete(SET, &DeleteParams::default()).await.unwrap();
+            let none = Patch::Merge(json!({"metadata": {"finalizers": []}}));
+            // the controller may have taken it off by itself
+            let _ = sets.patch(SET, &PatchParams::default(), &none).await;
+            stage
+                .until("another set", async || {
+                    let now: Option<EphemeralRunnerSet> = stage.get(RUN, SET).await;
+                    now.is_some_and(|now| now.uid() != old)
+                })
+                .await;
+            stage.pass(Duration::from_secs(60)).await;
+            held.lift();
+            stage.ersset(3, 7).await;
+            stage
+                .within(Duration::from_secs(120), "three runners", async || {
+                    stage.live().await.len() == 3
+                })
+                .await;
+        });
+    }
 }

@@ -84,6 +84,8 @@ pub struct Cached<T> {
 struct InFlight {
     /// Uid of the copy that was known when it was sent.
     asked_of: Option<String>,
+    /// Uid of the last one that was known to be gone when it was sent.
+    knew_deleted: Option<String>,
     /// What it does, if it has a brake.
     fingerprint: Option<u64>,
     /// What it answers may be out of date already.
@@ -297,6 +299,7 @@ impl<T: KubeObject> Cached<T> {
         }
         self.in_flight = Some(InFlight {
             asked_of: self.uid(),
+            knew_deleted: self.deleted_uid.clone(),
             fingerprint,
             is_doubtful: false,
         });
@@ -362,16 +365,16 @@ impl<T: KubeObject> Cached<T> {
         schedule: Schedule,
     ) {
         let request = self.in_flight.take();
-        let asked_of = request
-            .as_ref()
-            .and_then(|request| request.asked_of.clone());
         match reinterpret(verb, result).as_ref() {
             Ok(answer) => {
                 self.answered(verb);
-                self.take_answer(answer, asked_of);
+                self.take_answer(answer, request.as_ref());
             }
             Err(error) if error.kind == KubeErrorKind::NotFound => {
                 self.answered(verb);
+                let asked_of = request
+                    .as_ref()
+                    .and_then(|request| request.asked_of.clone());
                 self.mark_deleted(asked_of);
             }
             Err(error) => self.back_off(now, verb, error, who, schedule),
@@ -418,25 +421,37 @@ impl<T: KubeObject> Cached<T> {
         self.last_error = Some(error.clone());
     }
 
-    fn take_answer(&mut self, answer: &KubeAnswer, asked_of: Option<String>) {
+    fn take_answer(&mut self, answer: &KubeAnswer, request: Option<&InFlight>) {
+        let asked_of = request.and_then(|request| request.asked_of.clone());
+        let knew_deleted = request.and_then(|request| request.knew_deleted.clone());
         match answer {
             KubeAnswer::Object(object) => {
                 if let Some(object) = T::from_object(object) {
-                    // the watch may have been faster than the answer
-                    if self.deleted_uid.is_some() && self.deleted_uid == object.meta().uid {
-                        self.presence = Presence::Absent;
-                        return;
-                    }
-                    match &self.presence {
-                        Presence::Present(known)
-                            if known.meta().uid == object.meta().uid
-                                && version(known.as_ref()) > version(object.as_ref()) => {}
-                        _ => self.presence = Presence::Present(object),
-                    }
+                    self.take_object(object, knew_deleted);
                 }
             }
             KubeAnswer::Deleted => self.mark_deleted(asked_of),
             KubeAnswer::Objects(_) => {}
+        }
+    }
+
+    /// Takes in the object of an answer. The watch may have been faster than the answer: it may
+    /// have shown a newer state, the end of that object, or another of its name.
+    fn take_object(&mut self, object: Arc<T>, knew_deleted: Option<String>) {
+        let uid = object.meta().uid.as_ref();
+        if uid.is_some() && uid == self.deleted_uid.as_ref() {
+            if knew_deleted.as_ref() != uid {
+                if self.uid().as_ref() == uid || self.is_unknown() {
+                    self.presence = Presence::Absent;
+                }
+                return;
+            }
+            // asked after that: what was shown to be gone is there
+            self.deleted_uid = None;
+        }
+        match &self.presence {
+            Presence::Present(known) if version(known.as_ref()) > version(object.as_ref()) => {}
+            _ => self.presence = Presence::Present(object),
         }
     }
 

@@ -247,6 +247,15 @@ impl Warden {
         self.hinder(writes, fate, Some(sender))
     }
 
+    /// Lets these writes of the controller take effect, and their answers come late.
+    pub fn answer_late(self: &Arc<Self>, writes: Writes, delay: Duration) -> Hindrance {
+        let fate = RequestFate {
+            delay_after: delay,
+            ..RequestFate::default()
+        };
+        self.hinder(writes, fate, None)
+    }
+
     /// Refuses these writes of the controller.
     pub fn refuse(self: &Arc<Self>, writes: Writes, error: ApiError) -> Hindrance {
         let fate = RequestFate {

@@ -215,3 +215,55 @@ fn a_read_between_two_writes_that_fail_does_not_shorten_the_wait() {
         assert!(wait < waits[1], "{verb:?} {kind:?}");
     }
 }
+
+#[test]
+fn a_late_answer_about_a_predecessor_changes_nothing_of_its_successor() {
+    // what the watch has shown by the time the answer comes
+    type Show = fn(&mut Cached<Pod>);
+    let shown: [(&str, Show); 3] = [
+        ("both", |cached| {
+            cached.observe_gone("old");
+            cached.observe(pod("new", 9));
+        }),
+        ("the new one first", |cached| {
+            cached.observe(pod("new", 9));
+            cached.observe_gone("old");
+        }),
+        ("only the new one", |cached| {
+            cached.observe(pod("new", 9));
+        }),
+    ];
+    for (name, show) in shown {
+        for verb in [Verb::Read, Verb::Patch, Verb::Delete] {
+            let mut cached = Cached::present(pod("old", 5));
+            cached.begin(NOW, FREELY, &mut Wake::default());
+            show(&mut cached);
+            cached.finish(NOW, verb, &answer(&pod("old", 6)), &who());
+            let uid = cached.get().and_then(|pod| pod.metadata.uid.clone());
+            assert_eq!(uid.as_deref(), Some("new"), "{name} {verb:?}");
+            assert!(cached.is_free(NOW));
+        }
+    }
+}
+
+#[test]
+fn an_answer_that_was_asked_for_after_an_object_was_shown_to_be_gone_is_believed() {
+    let mut cached = Cached::present(pod("u", 5));
+    cached.observe_gone("u");
+    cached.begin(NOW, FREELY, &mut Wake::default());
+    cached.finish(NOW, Verb::Read, &answer(&pod("u", 7)), &who());
+    assert!(cached.get().is_some());
+    assert!(
+        cached.observe(pod("u", 8)),
+        "and so is the watch from now on"
+    );
+}
+
+#[test]
+fn a_read_that_shows_another_of_the_name_is_taken() {
+    let mut cached = Cached::present(pod("old", 5));
+    cached.begin(NOW, FREELY, &mut Wake::default());
+    cached.finish(NOW, Verb::Read, &answer(&pod("new", 9)), &who());
+    let uid = cached.get().and_then(|pod| pod.metadata.uid.clone());
+    assert_eq!(uid.as_deref(), Some("new"));
+}
