@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::books::Books;
 use super::machine::{RunnerSetMachine, RunnerSetTag, applied_revision};
+use super::runner_index::RunnerIndex;
 use crate::actors::core::backoff;
 use crate::actors::core::cached::{Cached, Presence, Verb};
 use crate::actors::core::step_context::StepContext;
@@ -31,13 +31,13 @@ const PROBES: backoff::Schedule = backoff::Schedule {
 
 /// The slots, by the names chosen for their runners.
 #[derive(Debug, Default)]
-pub(super) struct Creation {
+pub(super) struct PendingCreations {
     slots: BTreeMap<String, Cached<EphemeralRunner>>,
     nonce: Option<u64>,
     error: Option<KubeError>,
 }
 
-impl Creation {
+impl PendingCreations {
     pub fn len(&self) -> usize {
         self.slots.len()
     }
@@ -87,12 +87,12 @@ impl Creation {
     }
 
     /// Takes a free name. Names do not repeat within a process, and hardly between two.
-    fn open(&mut self, now: Timestamp, set: &EphemeralRunnerSet, books: &Books) {
+    fn open(&mut self, now: Timestamp, set: &EphemeralRunnerSet, runners: &RunnerIndex) {
         let nonce = self.nonce.get_or_insert_with(|| seed(now, &set.metadata));
         for _ in 0..1_000 {
             *nonce = nonce.wrapping_add(1);
             let name = resources::runner_name(set, *nonce);
-            if !books.contains(&name) && !self.slots.contains_key(&name) {
+            if !runners.contains(&name) && !self.slots.contains_key(&name) {
                 self.slots.insert(name, Cached::absent());
                 return;
             }
@@ -117,11 +117,11 @@ impl RunnerSetMachine {
         }
         let mut room = self.room_for(gap, ctx);
         while gap > 0 && room > 0 && self.creation.len() < MAX_CREATES {
-            self.creation.open(ctx.now, set, &self.books);
+            self.creation.open(ctx.now, set, &self.runners);
             gap -= 1;
             room -= 1;
         }
-        let latest = self.books.latest_patch();
+        let latest = self.runners.latest_patch();
         let patch = set.spec.patch_id;
         let closes = patch != 0 && patch != latest && gap == 0;
         let (stamp, held) = if !closes {
@@ -191,11 +191,11 @@ impl RunnerSetMachine {
             return;
         };
         self.creation.slots.remove(name);
-        if self.books.contains(name) || !self.owns(&runner) {
+        if self.runners.contains(name) || !self.owns(&runner) {
             // the name is taken: the gap is filled under another
             return;
         }
-        self.enter(view(&runner), ctx);
+        self.record_report(view(&runner), ctx);
         ctx.push(Effect::Child(if verb == Verb::Read {
             RunnerDirective::Observe(runner)
         } else {
@@ -206,11 +206,11 @@ impl RunnerSetMachine {
     /// Takes a runner in that no actor is known for.
     pub(super) fn take_found(&mut self, runner: Arc<EphemeralRunner>, ctx: &mut StepContext<Self>) {
         let report = view(&runner);
-        if self.buried.contains(&report.uid) {
+        if self.recently_deleted.contains(&report.uid) {
             return;
         }
         let ours = self.creation.seen(&report.name);
-        self.enter(report, ctx);
+        self.record_report(report, ctx);
         ctx.push(Effect::Child(if ours {
             RunnerDirective::Created(runner)
         } else {
@@ -231,7 +231,7 @@ impl RunnerSetMachine {
     }
 }
 
-impl Creation {
+impl PendingCreations {
     /// The last slot whose create has not been sent.
     fn last_unsent(&self) -> Option<String> {
         self.slots

@@ -10,10 +10,10 @@ impl RunnerSetMachine {
     pub(super) fn delete(&mut self, set: &EphemeralRunnerSet, ctx: &mut StepContext<Self>) {
         if !self.has_finalizer(set) {
             // it goes, or waits for somebody else
-            return self.wind_down(ctx);
+            return self.delete_all_runners(ctx);
         }
-        self.wind_down(ctx);
-        if !self.books.is_empty() || !self.creation.is_empty() {
+        self.delete_all_runners(ctx);
+        if !self.runners.is_empty() || !self.creation.is_empty() {
             self.keep_status(set, ctx);
         } else if self.remove_proxy(set, ctx) {
             self.drop_finalizer(set, ctx);
@@ -21,22 +21,22 @@ impl RunnerSetMachine {
     }
 
     /// Lets all runners go: idle ones through the service, busy ones when they have ended.
-    pub(super) fn wind_down(&mut self, ctx: &mut StepContext<Self>) {
+    pub(super) fn delete_all_runners(&mut self, ctx: &mut StepContext<Self>) {
         self.creation.trim(0);
-        self.remind(ctx);
+        self.repeat_commands(ctx);
         while let Some(name) = self
-            .books
+            .runners
             .next_finished()
-            .or_else(|| self.books.next_failed(0))
-            .or_else(|| self.books.next_stale())
-            .or_else(|| self.books.next_outdated())
-            .or_else(|| self.books.next_unasked())
+            .or_else(|| self.runners.next_failed(0))
+            .or_else(|| self.runners.next_stale())
+            .or_else(|| self.runners.next_outdated())
+            .or_else(|| self.runners.next_unasked())
         {
-            self.tell(name, RunnerCommand::Delete, ctx);
+            self.command_runner(name, RunnerCommand::Delete, ctx);
         }
-        while let Some(name) = self.books.next_idle() {
-            self.tell(name, RunnerCommand::Release, ctx);
+        while let Some(name) = self.runners.next_idle() {
+            self.command_runner(name, RunnerCommand::Release, ctx);
         }
-        ctx.wake_at_some(self.books.next_rest_end());
+        ctx.wake_at_some(self.runners.next_rest_end());
     }
 }

@@ -11,12 +11,12 @@ const FORGIVEN_AFTER: SignedDuration = SignedDuration::from_mins(10);
 /// Counts rounds of failure, not runners: a hundred that were made together and fail together
 /// have shown one thing once.
 #[derive(Debug, Default)]
-pub(super) struct Failing {
+pub(super) struct FailureBackoff {
     rounds: u32,
     until: Option<Timestamp>,
 }
 
-impl Failing {
+impl FailureBackoff {
     /// A runner of the set `who` has failed that was made at `created`. Sets that fail for one
     /// reason, as when a registry is down, do not come back together.
     pub fn count(&mut self, now: Timestamp, created: Timestamp, who: &str) {
@@ -67,7 +67,7 @@ mod tests {
 
     /// The waits of nine rounds, in milliseconds.
     fn waits(who: &str) -> Vec<i128> {
-        let mut failing = Failing::default();
+        let mut failing = FailureBackoff::default();
         let mut created = after(Timestamp::UNIX_EPOCH, 100);
         let mut waits = Vec::new();
         for _ in 0..9 {
@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn a_failure_long_after_the_others_counts_as_the_first() {
         for (later, expected) in [(500, 300), (700, 0)] {
-            let mut failing = Failing::default();
+            let mut failing = FailureBackoff::default();
             let mut created = after(Timestamp::UNIX_EPOCH, 100);
             for _ in 0..9 {
                 failing.count(after(created, 2), created, "ci/a");
@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn a_ready_runner_ends_the_wait() {
         let now = after(Timestamp::UNIX_EPOCH, 9);
-        let mut failing = Failing::default();
+        let mut failing = FailureBackoff::default();
         failing.count(now, now, "ci/a");
         failing.count(after(now, 2), after(now, 1), "ci/a");
         assert!(failing.until(now).is_some());

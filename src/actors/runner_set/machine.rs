@@ -4,13 +4,13 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use super::books::{Books, Counted, Place};
-use super::creation::Creation;
-use super::failing::Failing;
-use super::hold::Hold;
+use super::creation::PendingCreations;
+use super::failing::FailureBackoff;
 use super::proxy::{ProxySecret, reference as proxy_reference};
-use super::room::Room;
-use super::surplus::Agreement;
+use super::reserved_slots::ReservedSlots;
+use super::room::QuotaRoom;
+use super::runner_index::{CountedRunner, RunnerIndex, SlotFate};
+use super::surplus::SurplusAgreement;
 use crate::actors::core::cached::{Cached, Presence, Verb};
 use crate::actors::core::step_context::StepContext;
 use crate::actors::{EffectOf, InputOf, Machine, Topic};
@@ -24,7 +24,7 @@ use crate::messages::{
 use crate::resources::ControllerSettings;
 
 /// So many uids of runners that are gone are remembered, against late events about them.
-const MAX_BURIED: usize = 4_096;
+const MAX_RECENTLY_DELETED: usize = 4_096;
 
 /// Names an effect of a runner set.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,13 +63,13 @@ pub struct RunnerSetMachine {
     pub(super) name: String,
     pub(super) settings: Arc<ControllerSettings>,
     pub(super) set: Cached<EphemeralRunnerSet>,
-    pub(super) books: Books,
-    pub(super) creation: Creation,
-    pub(super) failing: Failing,
+    pub(super) runners: RunnerIndex,
+    pub(super) creation: PendingCreations,
+    pub(super) failing: FailureBackoff,
     pub(super) proxy: ProxySecret,
-    pub(super) hold: Hold,
-    pub(super) room: Room,
-    pub(super) agreement: Agreement,
+    pub(super) reserved: ReservedSlots,
+    pub(super) quota_room: QuotaRoom,
+    pub(super) surplus: SurplusAgreement,
     /// What was last asked for.
     replicas: Option<i64>,
     /// Since the last decision a place has come free that is to be filled, or a new patch has
@@ -83,7 +83,7 @@ pub struct RunnerSetMachine {
     /// A runner got ready, or ended well, since the failed ones were last cleared away.
     pub(super) succeeded: bool,
     pub(super) status_written: Option<Timestamp>,
-    pub(super) buried: Buried,
+    pub(super) recently_deleted: RecentlyDeleted,
     synced: bool,
     /// The newest copy that was known for certain.
     pub(super) last_set: Option<Arc<EphemeralRunnerSet>>,
@@ -114,20 +114,20 @@ impl RunnerSetMachine {
             name: name.into(),
             settings,
             set: Cached::default(),
-            books: Books::default(),
-            creation: Creation::default(),
-            failing: Failing::default(),
+            runners: RunnerIndex::default(),
+            creation: PendingCreations::default(),
+            failing: FailureBackoff::default(),
             proxy: ProxySecret::default(),
-            hold: Hold::default(),
-            room: Room::default(),
-            agreement: Agreement::default(),
+            reserved: ReservedSlots::default(),
+            quota_room: QuotaRoom::default(),
+            surplus: SurplusAgreement::default(),
             replicas: None,
             lost: false,
             unsure: true,
             rejected: None,
             succeeded: false,
             status_written: None,
-            buried: Buried::default(),
+            recently_deleted: RecentlyDeleted::default(),
             synced: false,
             last_set: None,
             about: None,
@@ -155,8 +155,8 @@ impl RunnerSetMachine {
                 self.set.observe_gone(uid);
             }
             Kind::EphemeralRunner => {
-                self.strike_off(&object.name, uid, None);
-                self.buried.remove(uid);
+                self.remove_runner(&object.name, uid, None);
+                self.recently_deleted.remove(uid);
             }
             Kind::Secret => self.proxy.observe_gone(uid),
             _ => {}
@@ -165,24 +165,24 @@ impl RunnerSetMachine {
 
     fn take_report(&mut self, report: RunnerReport, ctx: &mut StepContext<Self>) {
         if report.state == RunnerState::Gone {
-            self.strike_off(&report.name, &report.uid, report.job_finished);
-            self.buried.insert(report.uid);
+            self.remove_runner(&report.name, &report.uid, report.job_finished);
+            self.recently_deleted.insert(report.uid);
             return;
         }
         // a set whose actor was started anew hears of its runners from their actors
-        let known = self.books.uid(&report.name);
-        let is_new = known.is_none() && !self.buried.contains(&report.uid);
+        let known = self.runners.uid(&report.name);
+        let is_new = known.is_none() && !self.recently_deleted.contains(&report.uid);
         if is_new || known == Some(report.uid.as_str()) {
-            self.enter(report, ctx);
+            self.record_report(report, ctx);
         }
     }
 
-    /// Takes a report into the books, and what it means for the set.
-    pub(super) fn enter(&mut self, report: RunnerReport, ctx: &mut StepContext<Self>) {
+    /// Takes a report into the index, and what it means for the set.
+    pub(super) fn record_report(&mut self, report: RunnerReport, ctx: &mut StepContext<Self>) {
         let created = report.created;
         let (name, finished) = (report.name.clone(), report.job_finished);
-        let change = self.books.put(ctx.now, report);
-        self.take_place(name, finished, change.place);
+        let change = self.runners.record_report(ctx.now, report);
+        self.settle_slot(name, finished, change.place);
         if change.failed {
             let who = format!("{}/{}", self.namespace, self.name);
             self.failing.count(ctx.now, created, &who);
@@ -191,32 +191,32 @@ impl RunnerSetMachine {
             self.failing.reset();
         }
         if change.launched {
-            self.room.launched();
+            self.quota_room.launched();
         }
         if change.freed {
-            self.room.freed();
+            self.quota_room.freed();
         }
         self.succeeded |= change.ready || change.finished;
     }
 
     /// Strikes a runner off that is gone.
-    fn strike_off(&mut self, name: &str, uid: &str, finished: Option<Timestamp>) {
-        let place = self.books.remove(name, uid);
-        self.room.freed();
-        self.take_place(name.to_owned(), finished, place);
+    fn remove_runner(&mut self, name: &str, uid: &str, finished: Option<Timestamp>) {
+        let place = self.runners.remove(name, uid);
+        self.quota_room.freed();
+        self.settle_slot(name.to_owned(), finished, place);
     }
 
     /// Takes in what becomes of a runner's place.
-    fn take_place(&mut self, name: String, finished: Option<Timestamp>, place: Place) {
+    fn settle_slot(&mut self, name: String, finished: Option<Timestamp>, place: SlotFate) {
         match place {
-            _ if self.books.is_counted(finished) => {
-                let opens = self.hold.open(&name) || place != Place::Kept;
+            _ if self.runners.is_counted(finished) => {
+                let opens = self.reserved.release(&name) || place != SlotFate::Kept;
                 self.lost |= opens && self.synced;
             }
-            Place::Kept => {}
+            SlotFate::Kept => {}
             // before all are known, it may be long since
-            Place::Open => self.lost |= self.synced,
-            Place::Spent => self.hold.keep(Counted {
+            SlotFate::Open => self.lost |= self.synced,
+            SlotFate::Spent => self.reserved.reserve(CountedRunner {
                 name,
                 finished,
                 late: true,
@@ -254,14 +254,14 @@ impl RunnerSetMachine {
         )
     }
 
-    /// Tells a runner something and notes it in the books.
-    pub(super) fn tell(
+    /// Tells a runner something and notes it in the runners.
+    pub(super) fn command_runner(
         &mut self,
         name: String,
         command: RunnerCommand,
         ctx: &mut StepContext<Self>,
     ) {
-        self.books.tell(ctx.now, &name, command.clone());
+        self.runners.record_command(ctx.now, &name, command.clone());
         ctx.push(Effect::Child(RunnerDirective::Tell { name, command }));
     }
 
@@ -272,7 +272,7 @@ impl RunnerSetMachine {
             return;
         }
         self.resolve_creates(ctx);
-        self.books.end_rests(ctx.now);
+        self.runners.end_pauses(ctx.now);
         match self.set.presence().clone() {
             Presence::Unknown => {
                 if ctx.begin(&mut self.set) {
@@ -284,8 +284,8 @@ impl RunnerSetMachine {
             }
             Presence::Absent => {
                 self.last_set = None;
-                self.wind_down(ctx);
-                if self.books.is_empty() && self.creation.is_empty() {
+                self.delete_all_runners(ctx);
+                if self.runners.is_empty() && self.creation.is_empty() {
                     self.report(ctx);
                     self.stopped = true;
                     return ctx.push(Effect::Stop);
@@ -299,11 +299,11 @@ impl RunnerSetMachine {
             }
             Presence::Present(set) => {
                 self.last_set = Some(set.clone());
-                self.follow(&set, ctx.now);
+                self.follow_spec(&set, ctx.now);
                 if set.metadata.deletion_timestamp.is_some() {
                     self.delete(&set, ctx);
                 } else {
-                    self.manage(&set, ctx);
+                    self.reconcile(&set, ctx);
                 }
             }
         }
@@ -312,14 +312,14 @@ impl RunnerSetMachine {
             self.report(ctx);
         }
         ctx.wake_at_some(self.set.waits_until(ctx.now));
-        ctx.wake_at_some(self.books.next_reminder_at());
+        ctx.wake_at_some(self.runners.next_repeat_at());
     }
 
-    fn manage(&mut self, set: &EphemeralRunnerSet, ctx: &mut StepContext<Self>) {
+    fn reconcile(&mut self, set: &EphemeralRunnerSet, ctx: &mut StepContext<Self>) {
         if !self.has_finalizer(set) {
             return self.add_finalizer(set, ctx);
         }
-        self.remind(ctx);
+        self.repeat_commands(ctx);
         let proxy_in_place = self.keep_proxy(set, ctx);
         self.clear_failed(ctx);
         self.clear_settled(ctx);
@@ -327,7 +327,7 @@ impl RunnerSetMachine {
         if target > applied_revision(set) {
             self.apply_revision(set, target, ctx);
         } else if self.is_outdated() {
-            self.stand_still(set, ctx);
+            self.reconcile_parked(set, ctx);
         } else {
             self.scale(set, proxy_in_place, ctx);
         }
@@ -336,44 +336,46 @@ impl RunnerSetMachine {
     }
 
     /// Follows the set to its revision, its patch and its phase.
-    fn follow(&mut self, set: &EphemeralRunnerSet, now: Timestamp) {
+    fn follow_spec(&mut self, set: &EphemeralRunnerSet, now: Timestamp) {
         if self.about != set.metadata.uid {
             self.about.clone_from(&set.metadata.uid);
-            self.hold = Hold::default();
-            self.agreement = Agreement::default();
+            self.reserved = ReservedSlots::default();
+            self.surplus = SurplusAgreement::default();
             self.replicas = None;
             self.rejected = None;
         }
         // a new patch is decided on even when a runner carries its number already
         let telling = counted_until(set).is_some();
         let patch = set.spec.patch_id;
-        if self.hold.is_another(patch) {
-            self.books.begin_patch();
+        if self.reserved.is_another(patch) {
+            self.runners.begin_patch();
         }
-        let is_first = self.hold.is_unknown();
-        self.lost |= self.hold.follow(patch, cleanup_patch(set), telling);
-        if is_first && self.hold.is_count_on_record(cleanup_patch(set)) {
+        let is_first = self.reserved.is_unknown();
+        self.lost |= self
+            .reserved
+            .follow_patch(patch, cleanup_patch(set), telling);
+        if is_first && self.reserved.is_count_on_record(cleanup_patch(set)) {
             // a predecessor has written it, and died before it was carried out
-            self.books.mark_finished();
+            self.runners.mark_finished();
         }
-        self.lost |= self.books.set_counted_until(counted_until(set));
+        self.lost |= self.runners.set_counted_until(counted_until(set));
         // the ids of our listener begin again with it, and may meet the one that stands
         let replicas = set.spec.replicas.unwrap_or(0);
         let before = self.replicas.replace(replicas);
-        self.agreement.follow(now, set);
+        self.surplus.follow_patch(now, set);
         let is_another = before.is_some_and(|before| before != replicas);
         self.lost |= is_another && telling;
-        let books = &self.books;
+        let runners = &self.runners;
         self.lost |= self
-            .hold
-            .open_counted(|finished| books.is_counted(finished));
-        self.judge(set);
+            .reserved
+            .release_counted(|finished| runners.is_counted(finished));
+        self.follow_verdict(set);
     }
 
     /// Says again what has had no effect for long: a runner's actor may have been restarted.
-    pub(super) fn remind(&mut self, ctx: &mut StepContext<Self>) {
-        while let Some((name, command)) = self.books.next_reminder(ctx.now) {
-            self.tell(name, command, ctx);
+    pub(super) fn repeat_commands(&mut self, ctx: &mut StepContext<Self>) {
+        while let Some((name, command)) = self.runners.next_repeat(ctx.now) {
+            self.command_runner(name, command, ctx);
         }
     }
 
@@ -384,8 +386,13 @@ impl RunnerSetMachine {
                 set.metadata.resource_version.clone(),
             )
         });
-        let books = &self.books;
-        let now = (version, books.counts(), self.problem(), books.rejected());
+        let runners = &self.runners;
+        let now = (
+            version,
+            runners.counts(),
+            self.problem(),
+            runners.rejected(),
+        );
         if self.reported.as_ref() != Some(&now) {
             ctx.push(Effect::Report(RunnerSetReport {
                 set: self.last_set.clone(),
@@ -403,7 +410,7 @@ impl RunnerSetMachine {
         self.proxy
             .problem()
             .or_else(|| self.creation.error().map(refused))
-            .or_else(|| self.books.trouble())
+            .or_else(|| self.runners.trouble())
     }
 }
 
@@ -469,12 +476,12 @@ fn counted_until(set: &EphemeralRunnerSet) -> Option<Timestamp> {
 
 /// Uids of runners that are gone, the oldest forgotten first.
 #[derive(Debug, Default)]
-pub(super) struct Buried {
+pub(super) struct RecentlyDeleted {
     uids: BTreeSet<String>,
     order: VecDeque<String>,
 }
 
-impl Buried {
+impl RecentlyDeleted {
     pub fn contains(&self, uid: &str) -> bool {
         self.uids.contains(uid)
     }
@@ -483,7 +490,7 @@ impl Buried {
         if self.uids.insert(uid.clone()) {
             self.order.push_back(uid);
         }
-        while self.order.len() > MAX_BURIED {
+        while self.order.len() > MAX_RECENTLY_DELETED {
             if let Some(oldest) = self.order.pop_front() {
                 self.uids.remove(&oldest);
             }

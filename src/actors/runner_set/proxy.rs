@@ -220,7 +220,7 @@ impl RunnerSetMachine {
         let may_be_in_use = !self.creation.is_empty()
             || applied_revision(set) < revision
             || self
-                .books
+                .runners
                 .oldest_revision()
                 .is_some_and(|oldest| oldest < revision);
         // to take a proxy away is a new revision: under the first there was none

@@ -1,9 +1,9 @@
 //! Revisions of the runner spec: applying a new one, and standing still under one that the
 //! service has rejected.
 
-use super::books::Class;
 use super::machine::{RunnerSetMachine, applied_revision};
-use super::status::Marks;
+use super::runner_index::RunnerClass;
+use super::status::StatusMarks;
 use crate::actors::core::step_context::StepContext;
 use crate::api::{EphemeralRunnerSet, EphemeralRunnerSetPhase};
 use crate::messages::RunnerCommand;
@@ -19,12 +19,12 @@ impl RunnerSetMachine {
     ) {
         self.creation.trim(0);
         self.release_before(target, ctx);
-        if self.books.releases() > 0 || !self.creation.is_empty() {
+        if self.runners.releases() > 0 || !self.creation.is_empty() {
             return;
         }
-        if self.books.is_unasked_before(target) {
+        if self.runners.is_unasked_before(target) {
             // none counts as let go that the service was not asked about
-            return ctx.wake_at_some(self.books.next_rest_end());
+            return ctx.wake_at_some(self.runners.next_rest_end());
         }
         if !self.proxy.refresh_for(target) {
             self.keep_proxy(set, ctx);
@@ -32,12 +32,12 @@ impl RunnerSetMachine {
         }
         let advanced = target.max(applied_revision(set));
         // verdicts are judged against the revision that is to stand
-        let phase = if self.books.is_outdated_at(advanced) {
+        let phase = if self.runners.is_outdated_at(advanced) {
             EphemeralRunnerSetPhase::Outdated
         } else {
             EphemeralRunnerSetPhase::Running
         };
-        let marks = Marks {
+        let marks = StatusMarks {
             applied: Some(advanced),
             cleanup_patch: Some(0),
             phase: Some(phase),
@@ -50,8 +50,8 @@ impl RunnerSetMachine {
     /// Asks idle runners to go that were made before `revision`. One that the service keeps is asked
     /// again after a rest: the job that it was kept for may have been taken back.
     pub(super) fn release_before(&mut self, revision: i64, ctx: &mut StepContext<Self>) {
-        while let Some(name) = self.books.next_idle_before(revision) {
-            self.tell(name, RunnerCommand::Release, ctx);
+        while let Some(name) = self.runners.next_idle_before(revision) {
+            self.command_runner(name, RunnerCommand::Release, ctx);
         }
     }
 
@@ -63,15 +63,15 @@ impl RunnerSetMachine {
     /// corrects nothing, and must not set a parked scale set going. So this is judged anew when
     /// the revision or a runner's state changes; the phase on record is believed only by a
     /// process that has just started, and is corrected where it says something else.
-    pub(super) fn judge(&mut self, set: &EphemeralRunnerSet) {
-        let known = self.books.applied();
+    pub(super) fn follow_verdict(&mut self, set: &EphemeralRunnerSet) {
+        let known = self.runners.applied();
         let applied = applied_revision(set);
-        self.lost |= self.books.set_applied(applied);
-        let verdict = self.books.count(Class::Outdated) > 0;
+        self.lost |= self.runners.set_applied(applied);
+        let verdict = self.runners.count(RunnerClass::Outdated) > 0;
         let standing = match self.rejected {
             None => phase(set) == Some(EphemeralRunnerSetPhase::Outdated),
             Some(_) if known != applied => {
-                self.hold.forgive_unknown();
+                self.reserved.forget_unknown();
                 false
             }
             Some(before) => before,
@@ -87,9 +87,9 @@ impl RunnerSetMachine {
     pub(super) fn keep_phase(&mut self, set: &EphemeralRunnerSet, ctx: &mut StepContext<Self>) {
         let wanted = self.phase();
         if phase(set).is_some_and(|known| known != wanted) {
-            let marks = Marks {
+            let marks = StatusMarks {
                 phase: Some(wanted),
-                ..Marks::default()
+                ..StatusMarks::default()
             };
             self.write_marks(set, &marks, ctx);
         }
@@ -105,16 +105,20 @@ impl RunnerSetMachine {
     }
 
     /// Under a rejected revision: runners without a job are let go, none is made.
-    pub(super) fn stand_still(&mut self, set: &EphemeralRunnerSet, ctx: &mut StepContext<Self>) {
+    pub(super) fn reconcile_parked(
+        &mut self,
+        set: &EphemeralRunnerSet,
+        ctx: &mut StepContext<Self>,
+    ) {
         self.creation.trim(0);
-        while let Some(name) = self.books.next_idle() {
-            self.tell(name, RunnerCommand::Release, ctx);
+        while let Some(name) = self.runners.next_idle() {
+            self.command_runner(name, RunnerCommand::Release, ctx);
         }
-        while let Some(name) = self.books.next_stale() {
-            self.tell(name, RunnerCommand::Delete, ctx);
+        while let Some(name) = self.runners.next_stale() {
+            self.command_runner(name, RunnerCommand::Delete, ctx);
         }
         self.count_finished_if_due(set, ctx);
-        ctx.wake_at_some(self.books.next_rest_end());
+        ctx.wake_at_some(self.runners.next_rest_end());
     }
 }
 

@@ -18,7 +18,7 @@ const PATIENCE: i64 = 5;
 
 /// How many runners are on their way at a time.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct QuotaRoom {
     width: usize,
     /// Pods since the width was last changed.
     launched: usize,
@@ -30,7 +30,7 @@ pub(super) struct Room {
     freed: bool,
 }
 
-impl Default for Room {
+impl Default for QuotaRoom {
     fn default() -> Self {
         Self {
             width: FIRST,
@@ -42,7 +42,7 @@ impl Default for Room {
     }
 }
 
-impl Room {
+impl QuotaRoom {
     /// A runner's pod was accepted.
     pub fn launched(&mut self) {
         self.full_since = None;
@@ -74,17 +74,17 @@ impl Room {
 impl RunnerSetMachine {
     /// Whether a quota keeps some runner from being made or from its pod.
     fn is_crowded(&self) -> bool {
-        self.creation.is_crowded() || self.books.first_crowded().is_some()
+        self.creation.is_crowded() || self.runners.first_crowded().is_some()
     }
 
     /// Follows the quota: says once that it leaves no room, keeps one runner that shows when there
     /// is some, and lets the others go, which have no pod.
     pub(super) fn follow_room(&mut self, set: &EphemeralRunnerSet, ctx: &mut StepContext<Self>) {
-        let freed = std::mem::take(&mut self.room.freed);
+        let freed = std::mem::take(&mut self.quota_room.freed);
         if !self.is_crowded() {
             return;
         }
-        if self.room.refuse() {
+        if self.quota_room.refuse() {
             let trouble = self.problem().map(|(_, message)| message);
             let message = format!(
                 "a quota leaves no room for more runners; they are made as soon as there is: {}",
@@ -93,12 +93,12 @@ impl RunnerSetMachine {
             ctx.event(set, EventSeverity::Warning, "QuotaExceeded", message);
         }
         self.creation.trim(1);
-        while let Some(name) = self.books.next_crowded() {
-            self.tell(name, RunnerCommand::Delete, ctx);
+        while let Some(name) = self.runners.next_crowded() {
+            self.command_runner(name, RunnerCommand::Delete, ctx);
         }
         if freed {
             self.creation.hurry();
-            if let Some(name) = self.books.first_crowded() {
+            if let Some(name) = self.runners.first_crowded() {
                 let command = RunnerCommand::TryAgain;
                 ctx.push(Effect::Child(RunnerDirective::Tell { name, command }));
             }
@@ -107,29 +107,29 @@ impl RunnerSetMachine {
 
     /// How many of `gap` runners may be made now.
     pub(super) fn room_for(&mut self, gap: usize, ctx: &mut StepContext<Self>) -> usize {
-        let under_way = self.books.starting() + self.creation.len();
+        let under_way = self.runners.starting() + self.creation.len();
         if self.is_crowded() {
-            let one = under_way == 0 && self.books.first_crowded().is_none();
+            let one = under_way == 0 && self.runners.first_crowded().is_none();
             return usize::from(one);
         }
-        if gap > 0 && under_way >= self.room.width {
-            let since = *self.room.full_since.get_or_insert(ctx.now);
+        if gap > 0 && under_way >= self.quota_room.width {
+            let since = *self.quota_room.full_since.get_or_insert(ctx.now);
             let due = after(since, PATIENCE);
             if due > ctx.now {
                 ctx.wake_at(due);
                 return 0;
             }
-            self.room.widen();
-            self.room.full_since = Some(ctx.now);
+            self.quota_room.widen();
+            self.quota_room.full_since = Some(ctx.now);
             ctx.wake_at(after(ctx.now, PATIENCE));
         }
-        self.room.width.saturating_sub(under_way)
+        self.quota_room.width.saturating_sub(under_way)
     }
 
     /// All runners that are wanted are there.
     pub(super) fn rest_room(&mut self) {
-        if !self.is_crowded() && self.books.starting() == 0 {
-            self.room = Room::default();
+        if !self.is_crowded() && self.runners.starting() == 0 {
+            self.quota_room = QuotaRoom::default();
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::books::Class;
 use super::machine::{RunnerSetMachine, RunnerSetTag};
+use super::runner_index::RunnerClass;
 use crate::actors::core::cached::Verb;
 use crate::actors::core::step_context::StepContext;
 use crate::api::constants::finalizers;
@@ -17,7 +17,7 @@ const STATUS_PERIOD: i64 = 1;
 /// What stands in the status and is not a count. It is written at once, and only onto the
 /// copy that it was decided on.
 #[derive(Debug, Default)]
-pub(super) struct Marks {
+pub(super) struct StatusMarks {
     pub applied: Option<i64>,
     pub cleanup_patch: Option<i64>,
     pub phase: Option<EphemeralRunnerSetPhase>,
@@ -28,7 +28,7 @@ impl RunnerSetMachine {
     pub(super) fn write_marks(
         &mut self,
         set: &EphemeralRunnerSet,
-        marks: &Marks,
+        marks: &StatusMarks,
         ctx: &mut StepContext<Self>,
     ) -> bool {
         let lock = set.metadata.resource_version.clone();
@@ -37,7 +37,7 @@ impl RunnerSetMachine {
 
     /// Keeps the counts in the status up to date.
     pub(super) fn keep_status(&mut self, set: &EphemeralRunnerSet, ctx: &mut StepContext<Self>) {
-        if changes(set, &self.desired_status(set, &Marks::default())).is_empty() {
+        if changes(set, &self.desired_status(set, &StatusMarks::default())).is_empty() {
             return;
         }
         let due = self
@@ -46,14 +46,14 @@ impl RunnerSetMachine {
         if due > ctx.now {
             ctx.wake_at(due);
         } else {
-            self.write_status(set, &Marks::default(), None, ctx);
+            self.write_status(set, &StatusMarks::default(), None, ctx);
         }
     }
 
     fn write_status(
         &mut self,
         set: &EphemeralRunnerSet,
-        marks: &Marks,
+        marks: &StatusMarks,
         lock: Option<String>,
         ctx: &mut StepContext<Self>,
     ) -> bool {
@@ -74,13 +74,17 @@ impl RunnerSetMachine {
         true
     }
 
-    fn desired_status(&self, set: &EphemeralRunnerSet, marks: &Marks) -> EphemeralRunnerSetStatus {
+    fn desired_status(
+        &self,
+        set: &EphemeralRunnerSet,
+        marks: &StatusMarks,
+    ) -> EphemeralRunnerSetStatus {
         let live = set.status.as_ref();
         EphemeralRunnerSetStatus {
-            current_replicas: self.books.capacity(),
-            pending_ephemeral_runners: Some(self.books.count(Class::Pending)),
-            running_ephemeral_runners: Some(self.books.count(Class::Running)),
-            failed_ephemeral_runners: Some(self.books.count(Class::Failed)),
+            current_replicas: self.runners.capacity(),
+            pending_ephemeral_runners: Some(self.runners.count(RunnerClass::Pending)),
+            running_ephemeral_runners: Some(self.runners.count(RunnerClass::Running)),
+            failed_ephemeral_runners: Some(self.runners.count(RunnerClass::Failed)),
             phase: Some(marks.phase.unwrap_or_else(|| self.phase())),
             applied_actionable_revision: marks
                 .applied

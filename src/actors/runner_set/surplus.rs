@@ -14,16 +14,16 @@ const PATCHES: u32 = 2;
 /// What our listener's patches agree on: since when, and how many of them, have asked for no more
 /// than the one at hand.
 #[derive(Debug, Default)]
-pub(super) struct Agreement {
+pub(super) struct SurplusAgreement {
     /// Id and replicas of the patch at hand.
     patch: Option<(i64, i64)>,
     since: Option<Timestamp>,
     patches: u32,
 }
 
-impl Agreement {
+impl SurplusAgreement {
     /// Follows the set to its patch. One that our listener has not written agrees with none.
-    pub fn follow(&mut self, now: Timestamp, set: &EphemeralRunnerSet) {
+    pub fn follow_patch(&mut self, now: Timestamp, set: &EphemeralRunnerSet) {
         let replicas = set.spec.replicas.unwrap_or(0);
         let before = self.patch.replace((set.spec.patch_id, replicas));
         if !is_of_our_listener(set) {
@@ -60,7 +60,7 @@ impl RunnerSetMachine {
     ) {
         let replicas = set.spec.replicas.unwrap_or(0).max(0);
         if set.spec.patch_id != 0 {
-            let Some(due) = self.agreement.stands_from() else {
+            let Some(due) = self.surplus.stands_from() else {
                 return;
             };
             if due > ctx.now {

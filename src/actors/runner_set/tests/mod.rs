@@ -1,6 +1,5 @@
 //! What the set decides, shown on the set and its runners together.
 
-mod books;
 mod decisions;
 mod faults;
 mod finished;
@@ -8,6 +7,7 @@ mod messages;
 mod orders;
 mod quota;
 mod revisions;
+mod runner_index;
 mod scaling;
 mod surplus;
 mod world;

@@ -39,7 +39,7 @@ enum Start {
     /// The patch was served.
     Served,
     /// Under it a finished runner was counted.
-    Counted,
+    CountedRunner,
     /// It asks for as many as there are, so that no runner carries it.
     Unserved,
 }
@@ -57,7 +57,7 @@ fn begin(start: Start, telling: bool) -> (World, u32) {
     scale(&mut world, WANTED, 3);
     match start {
         Start::Served => {}
-        Start::Counted => {
+        Start::CountedRunner => {
             let one = world.live().remove(0);
             world.busy(&one);
             world.exit(&one, 0);
@@ -151,7 +151,7 @@ fn run(start: Start, telling: bool, order: &[Event]) {
     );
 }
 
-const STARTS: [Start; 3] = [Start::Served, Start::Counted, Start::Unserved];
+const STARTS: [Start; 3] = [Start::Served, Start::CountedRunner, Start::Unserved];
 
 #[test]
 fn no_order_makes_a_runner_for_a_job_that_is_done_if_the_listener_tells_nothing() {
@@ -182,7 +182,7 @@ fn no_order_makes_a_runner_for_a_job_that_is_done_if_the_listener_tells_what_it_
 /// As it was seen with a listener of another make.
 #[test]
 fn what_ends_after_the_count_is_on_record_is_counted_under_the_next_patch() {
-    let (mut world, _) = begin(Start::Counted, false);
+    let (mut world, _) = begin(Start::CountedRunner, false);
     assert_eq!(world.marker(), 4);
     let one = world.alive().remove(0);
     world.busy(&one);

@@ -1,10 +1,10 @@
 //! Which finished runners are counted, and when.
 
-use super::{Books, Counted};
+use super::{CountedRunner, RunnerIndex};
 use crate::clock::Timestamp;
 use crate::messages::RunnerReport;
 
-impl Books {
+impl RunnerIndex {
     /// Another patch was seen.
     pub const fn begin_patch(&mut self) {
         self.patch = self.patch.wrapping_add(1);
@@ -74,14 +74,14 @@ impl Books {
 
     /// Counts the finished runners that are to be, once the count is on record. Gives those that
     /// were not counted before.
-    pub fn count_finished(&mut self, now: Timestamp, patch: i64) -> Vec<Counted> {
+    pub fn count_finished(&mut self, now: Timestamp, patch: i64) -> Vec<CountedRunner> {
         let mut counted = Vec::new();
         while self.has_to_count(now, patch, true)
             && let Some(name) = self.next_to_count(patch)
             && let Some(mut entry) = self.unlink(&name)
         {
             entry.counted = true;
-            counted.push(Counted {
+            counted.push(CountedRunner {
                 name: name.clone(),
                 finished: entry.report.job_finished,
                 late: entry.ended.is_none_or(|(_, under)| under == self.patch),

@@ -1,4 +1,4 @@
-//! The books: every runner of the set, by state, kept up to date report by report.
+//! The index of the runners: every runner of the set, by state, kept up to date report by report.
 //!
 //! Whatever a decision asks of them is a count or the head of a sorted set, so its cost does
 //! not grow with the number of runners.
@@ -34,7 +34,7 @@ const UNREGISTERED_AGE: i64 = 120;
 
 /// A runner's state as the decisions see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Class {
+pub(super) enum RunnerClass {
     /// Without a job so far.
     Pending,
     /// With a job.
@@ -53,15 +53,15 @@ pub(super) enum Class {
     Leaving,
 }
 
-const CLASSES: usize = 8;
+const RUNNER_CLASSES: usize = 8;
 
 /// By creation, oldest first.
-type Queue = BTreeSet<(Timestamp, String)>;
+type ByTime = BTreeSet<(Timestamp, String)>;
 
 #[derive(Debug)]
-struct Entry {
+struct IndexedRunner {
     report: RunnerReport,
-    class: Class,
+    class: RunnerClass,
     told: Option<(RunnerCommand, Timestamp)>,
     /// Asked, refused, and not to be asked again before.
     rests: Option<Timestamp>,
@@ -81,8 +81,8 @@ struct Entry {
 
 /// What becomes of the place of a runner that has come free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Place {
-    /// It has not come free now, or that is on the books.
+pub(super) enum SlotFate {
+    /// It has not come free now, or that is recorded.
     #[default]
     Kept,
     /// It is to be filled: no job was done in it, or `replicas` was computed without that job.
@@ -93,7 +93,7 @@ pub(super) enum Place {
 
 /// A finished runner that was counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Counted {
+pub(super) struct CountedRunner {
     pub name: String,
     /// When its job was recorded as finished.
     pub finished: Option<Timestamp>,
@@ -106,7 +106,7 @@ pub(super) struct Counted {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Change {
     /// What became of the runner's place.
-    pub place: Place,
+    pub place: SlotFate,
     /// It failed without a job.
     pub failed: bool,
     /// It got ready.
@@ -119,58 +119,58 @@ pub(super) struct Change {
     pub freed: bool,
 }
 
-/// The books of one set.
+/// The runners of one set, by what decisions ask for.
 #[derive(Debug, Default)]
-pub(super) struct Books {
+pub(super) struct RunnerIndex {
     applied: i64,
     /// Counts the patches that were seen.
     patch: u64,
     /// `replicas` was computed without jobs recorded as finished up to then.
     counted_until: Option<Timestamp>,
-    runners: BTreeMap<String, Entry>,
-    counts: [i64; CLASSES],
+    runners: BTreeMap<String, IndexedRunner>,
+    counts: [i64; RUNNER_CLASSES],
     patches: BTreeMap<i64, u64>,
     revisions: BTreeMap<i64, u64>,
     releases: usize,
     /// On their way to their first pod.
     starting: usize,
     // runners that were told nothing, by what they may be told
-    idle: Queue,
-    unregistered: Queue,
-    finished: Queue,
+    idle: ByTime,
+    unregistered: ByTime,
+    finished: ByTime,
     /// Finished and not counted, by when their jobs were recorded as finished; those of which
     /// that is not known at the end.
-    uncounted: Queue,
+    uncounted: ByTime,
     /// The same, by until when the listener may take to say that it has left them out.
-    unheard: Queue,
+    unheard: ByTime,
     /// Those among them that the count on record is about.
-    marked: Queue,
+    marked: ByTime,
     /// Finished and counted, without pod and Secret.
-    settled: Queue,
-    failed: Queue,
-    outdated: Queue,
-    stale: Queue,
+    settled: ByTime,
+    failed: ByTime,
+    outdated: ByTime,
+    stale: ByTime,
     /// Idle, but the service could not be asked: the credentials are of no use.
-    unasked: Queue,
+    unasked: ByTime,
     /// By revision, what is in `idle` and `unregistered`.
     askable_by_revision: BTreeSet<(i64, String)>,
     /// By revision, what is in `unasked`.
     unasked_by_revision: BTreeSet<(i64, String)>,
     /// A quota leaves no room for their pod or Secret.
-    crowded: Queue,
+    crowded: ByTime,
     /// Told something, by when to say it again.
-    told: Queue,
+    told: ByTime,
     /// Refused, by when they may be asked again.
-    resting: Queue,
+    resting: ByTime,
     /// With a reason why they do not get ready or have failed.
     troubled: BTreeSet<String>,
 }
 
-impl Books {
+impl RunnerIndex {
     // === keeping them ===
 
     /// Takes a report in. One about an earlier runner of the name is passed over.
-    pub fn put(&mut self, now: Timestamp, report: RunnerReport) -> Change {
+    pub fn record_report(&mut self, now: Timestamp, report: RunnerReport) -> Change {
         let name = report.name.clone();
         let class = self.classify(&report);
         let old = self.unlink(&name);
@@ -187,9 +187,10 @@ impl Books {
         let (mut told, mut rests, mut refusal) =
             old.map_or((None, None, None), |old| (old.told, old.rests, old.refusal));
         let release_is_moot =
-            class != Class::Pending && matches!(told, Some((RunnerCommand::Release, _)));
+            class != RunnerClass::Pending && matches!(told, Some((RunnerCommand::Release, _)));
         let stays = report.refused.is_some();
-        if matches!(class, Class::Deleting | Class::Leaving) || release_is_moot || stays {
+        if matches!(class, RunnerClass::Deleting | RunnerClass::Leaving) || release_is_moot || stays
+        {
             told = None;
         }
         if let Some(why) = report.refused.clone() {
@@ -205,13 +206,13 @@ impl Books {
             rests = now.saturating_add(schedule.plain(count)).ok();
             refusal = Some((why, count));
         }
-        let ended = old_ended.or((class == Class::Finished).then_some((now, self.patch)));
-        let entry = Entry {
+        let ended = old_ended.or((class == RunnerClass::Finished).then_some((now, self.patch)));
+        let entry = IndexedRunner {
             ended,
             marked: old_marked,
             launched: was_launched || report.launch == Launch::Done,
-            lost: was_lost || (class == Class::Deleting && deprives(old_class, &report)),
-            counted: was_counted || (class == Class::Finished && self.is_known_of(&report)),
+            lost: was_lost || (class == RunnerClass::Deleting && deprives(old_class, &report)),
+            counted: was_counted || (class == RunnerClass::Finished && self.is_known_of(&report)),
             report,
             class,
             told,
@@ -220,9 +221,9 @@ impl Books {
         };
         let change = Change {
             place: self.place(old_class, was_counted, &entry),
-            failed: class == Class::Failed && old_class != Some(Class::Failed),
+            failed: class == RunnerClass::Failed && old_class != Some(RunnerClass::Failed),
             ready: entry.report.ready && !was_ready,
-            finished: class == Class::Finished && old_class != Some(Class::Finished),
+            finished: class == RunnerClass::Finished && old_class != Some(RunnerClass::Finished),
             launched: old_class.is_some() && entry.launched && !was_launched,
             freed: held && !entry.report.holds_resources,
         };
@@ -231,14 +232,24 @@ impl Books {
     }
 
     /// What becomes of an entry's place with the step from its class before to the one now.
-    fn place(&self, before: Option<Class>, was_counted: bool, now: &Entry) -> Place {
-        let open_if = |open| if open { Place::Open } else { Place::Kept };
+    fn place(
+        &self,
+        before: Option<RunnerClass>,
+        was_counted: bool,
+        now: &IndexedRunner,
+    ) -> SlotFate {
+        let open_if = |open| if open { SlotFate::Open } else { SlotFate::Kept };
         match now.class {
-            Class::Pending | Class::Running | Class::Deleting | Class::Outdated => Place::Kept,
-            Class::Failed | Class::Stale => open_if(matches!(before, None | Some(Class::Pending))),
-            Class::Finished => open_if(now.counted && !was_counted),
-            Class::Leaving => match before {
-                Some(Class::Leaving) => Place::Kept,
+            RunnerClass::Pending
+            | RunnerClass::Running
+            | RunnerClass::Deleting
+            | RunnerClass::Outdated => SlotFate::Kept,
+            RunnerClass::Failed | RunnerClass::Stale => {
+                open_if(matches!(before, None | Some(RunnerClass::Pending)))
+            }
+            RunnerClass::Finished => open_if(now.counted && !was_counted),
+            RunnerClass::Leaving => match before {
+                Some(RunnerClass::Leaving) => SlotFate::Kept,
                 None => open_if(deprives(None, &now.report)),
                 Some(before) => self.left_by(before, now),
             },
@@ -246,24 +257,24 @@ impl Books {
     }
 
     /// What becomes of the place of a runner that is gone, or as good as gone.
-    fn left_by(&self, before: Class, entry: &Entry) -> Place {
+    fn left_by(&self, before: RunnerClass, entry: &IndexedRunner) -> SlotFate {
         let settled = entry.counted || self.is_known_of(&entry.report);
         match before {
-            Class::Leaving => Place::Kept,
-            _ if entry.lost || deprives(Some(before), &entry.report) => Place::Open,
-            Class::Finished if settled => Place::Kept,
-            _ if settled => Place::Open,
-            _ => Place::Spent,
+            RunnerClass::Leaving => SlotFate::Kept,
+            _ if entry.lost || deprives(Some(before), &entry.report) => SlotFate::Open,
+            RunnerClass::Finished if settled => SlotFate::Kept,
+            _ if settled => SlotFate::Open,
+            _ => SlotFate::Spent,
         }
     }
 
     /// Strikes a runner off that is gone. Says what becomes of its place.
-    pub fn remove(&mut self, name: &str, uid: &str) -> Place {
+    pub fn remove(&mut self, name: &str, uid: &str) -> SlotFate {
         if self.uid(name) != Some(uid) {
-            return Place::Kept;
+            return SlotFate::Kept;
         }
         let entry = self.unlink(name);
-        entry.map_or(Place::Kept, |entry| self.left_by(entry.class, &entry))
+        entry.map_or(SlotFate::Kept, |entry| self.left_by(entry.class, &entry))
     }
 
     /// The applied revision that the runners are judged by.
@@ -287,7 +298,7 @@ impl Books {
         for name in judged {
             if let Some(mut entry) = self.unlink(&name) {
                 entry.class = self.classify(&entry.report);
-                lost |= entry.class == Class::Stale;
+                lost |= entry.class == RunnerClass::Stale;
                 self.link(name, entry);
             }
         }
@@ -295,7 +306,7 @@ impl Books {
     }
 
     /// Notes that a runner was told something.
-    pub fn tell(&mut self, now: Timestamp, name: &str, command: RunnerCommand) {
+    pub fn record_command(&mut self, now: Timestamp, name: &str, command: RunnerCommand) {
         if let Some(mut entry) = self.unlink(name) {
             entry.told = Some((command, now));
             entry.rests = None;
@@ -304,7 +315,7 @@ impl Books {
     }
 
     /// Puts refused runners back among the idle ones whose rest is over.
-    pub fn end_rests(&mut self, now: Timestamp) {
+    pub fn end_pauses(&mut self, now: Timestamp) {
         while let Some((until, name)) = self.resting.first().cloned()
             && until <= now
         {
@@ -317,25 +328,27 @@ impl Books {
 
     // === reading them ===
 
-    pub fn count(&self, class: Class) -> i64 {
+    pub fn count(&self, class: RunnerClass) -> i64 {
         self.counts[class as usize]
     }
 
     /// The counts as the scale set reports them.
     pub fn counts(&self) -> RunnerCounts {
         RunnerCounts {
-            pending: self.count(Class::Pending),
-            running: self.count(Class::Running),
-            failed: self.count(Class::Failed),
-            finished: self.count(Class::Finished),
-            outdated: self.count(Class::Outdated) + self.count(Class::Stale),
-            deleting: self.count(Class::Deleting) + self.count(Class::Leaving),
+            pending: self.count(RunnerClass::Pending),
+            running: self.count(RunnerClass::Running),
+            failed: self.count(RunnerClass::Failed),
+            finished: self.count(RunnerClass::Finished),
+            outdated: self.count(RunnerClass::Outdated) + self.count(RunnerClass::Stale),
+            deleting: self.count(RunnerClass::Deleting) + self.count(RunnerClass::Leaving),
         }
     }
 
     /// Runners that count as capacity.
     pub fn capacity(&self) -> i64 {
-        self.count(Class::Pending) + self.count(Class::Running) + self.count(Class::Deleting)
+        self.count(RunnerClass::Pending)
+            + self.count(RunnerClass::Running)
+            + self.count(RunnerClass::Deleting)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -484,7 +497,7 @@ impl Books {
     }
 
     /// A runner that was told something long ago, and what it is to be told now.
-    pub fn next_reminder(&self, now: Timestamp) -> Option<(String, RunnerCommand)> {
+    pub fn next_repeat(&self, now: Timestamp) -> Option<(String, RunnerCommand)> {
         let (due, name) = self.told.first()?;
         if *due > now {
             return None;
@@ -502,8 +515,8 @@ impl Books {
         ))
     }
 
-    /// When [`Self::next_reminder`] has something.
-    pub fn next_reminder_at(&self) -> Option<Timestamp> {
+    /// When [`Self::next_repeat`] has something.
+    pub fn next_repeat_at(&self) -> Option<Timestamp> {
         self.told.first().map(|(due, _)| *due)
     }
 
@@ -514,26 +527,26 @@ impl Books {
 
     // === indexes ===
 
-    fn classify(&self, report: &RunnerReport) -> Class {
+    fn classify(&self, report: &RunnerReport) -> RunnerClass {
         if report.deleting {
             return if report.holds_resources {
-                Class::Deleting
+                RunnerClass::Deleting
             } else {
-                Class::Leaving
+                RunnerClass::Leaving
             };
         }
         match report.state {
-            RunnerState::Pending => Class::Pending,
-            RunnerState::Running => Class::Running,
-            RunnerState::Finished => Class::Finished,
-            RunnerState::Failed => Class::Failed,
-            RunnerState::Outdated if report.revision < self.applied => Class::Stale,
-            RunnerState::Outdated => Class::Outdated,
-            RunnerState::Gone => Class::Leaving,
+            RunnerState::Pending => RunnerClass::Pending,
+            RunnerState::Running => RunnerClass::Running,
+            RunnerState::Finished => RunnerClass::Finished,
+            RunnerState::Failed => RunnerClass::Failed,
+            RunnerState::Outdated if report.revision < self.applied => RunnerClass::Stale,
+            RunnerState::Outdated => RunnerClass::Outdated,
+            RunnerState::Gone => RunnerClass::Leaving,
         }
     }
 
-    fn link(&mut self, name: String, entry: Entry) {
+    fn link(&mut self, name: String, entry: IndexedRunner) {
         self.counts[entry.class as usize] += 1;
         *self.patches.entry(entry.report.patch_id).or_default() += 1;
         *self.revisions.entry(entry.report.revision).or_default() += 1;
@@ -555,7 +568,7 @@ impl Books {
         self.runners.insert(name, entry);
     }
 
-    fn unlink(&mut self, name: &str) -> Option<Entry> {
+    fn unlink(&mut self, name: &str) -> Option<IndexedRunner> {
         let entry = self.runners.remove(name)?;
         self.counts[entry.class as usize] -= 1;
         take_one(&mut self.patches, entry.report.patch_id);
@@ -577,10 +590,10 @@ impl Books {
     }
 
     /// The order by revision that an entry stands in.
-    const fn by_revision(&mut self, entry: &Entry) -> Option<&mut BTreeSet<(i64, String)>> {
+    const fn by_revision(&mut self, entry: &IndexedRunner) -> Option<&mut BTreeSet<(i64, String)>> {
         match (&entry.told, entry.rests, &entry.refusal, entry.class) {
-            (None, None, _, Class::Pending) => Some(&mut self.askable_by_revision),
-            (None, Some(_), Some((Refusal::NotAsked(..), _)), Class::Pending) => {
+            (None, None, _, RunnerClass::Pending) => Some(&mut self.askable_by_revision),
+            (None, Some(_), Some((Refusal::NotAsked(..), _)), RunnerClass::Pending) => {
                 Some(&mut self.unasked_by_revision)
             }
             _ => None,
@@ -588,27 +601,30 @@ impl Books {
     }
 
     /// The queues that an entry stands in, with its place there.
-    fn queues_of(&mut self, entry: &Entry) -> impl Iterator<Item = (&mut Queue, Timestamp)> {
+    fn queues_of(
+        &mut self,
+        entry: &IndexedRunner,
+    ) -> impl Iterator<Item = (&mut ByTime, Timestamp)> {
         let created = entry.report.created;
         let mut third = None;
         let mut fourth = None;
-        if entry.class == Class::Pending && entry.told.is_none() {
+        if entry.class == RunnerClass::Pending && entry.told.is_none() {
             let is_crowded = entry.report.launch == Launch::Crowded;
             third = is_crowded.then_some((&mut self.crowded, created));
         }
         let (own, second) = match (&entry.told, entry.rests, entry.class) {
             (Some((_, at)), _, _) => (Some((&mut self.told, after(*at, PATIENCE))), None),
-            (None, Some(until), Class::Pending) => {
+            (None, Some(until), RunnerClass::Pending) => {
                 let second = not_asked(entry)
                     .is_some()
                     .then_some((&mut self.unasked, created));
                 (Some((&mut self.resting, until)), second)
             }
-            (None, None, Class::Pending) if entry.report.registered => {
+            (None, None, RunnerClass::Pending) if entry.report.registered => {
                 (Some((&mut self.idle, created)), None)
             }
-            (None, None, Class::Pending) => (Some((&mut self.unregistered, created)), None),
-            (None, _, Class::Finished) => {
+            (None, None, RunnerClass::Pending) => (Some((&mut self.unregistered, created)), None),
+            (None, _, RunnerClass::Finished) => {
                 let finished = entry.report.job_finished.unwrap_or(Timestamp::MAX);
                 let second = if !entry.counted {
                     let ended = entry.ended.map_or(created, |(time, _)| time);
@@ -622,46 +638,48 @@ impl Books {
                 };
                 (Some((&mut self.finished, created)), second)
             }
-            (None, _, Class::Failed) => (Some((&mut self.failed, created)), None),
-            (None, _, Class::Outdated) => (Some((&mut self.outdated, created)), None),
-            (None, _, Class::Stale) => (Some((&mut self.stale, created)), None),
-            (None, _, Class::Running | Class::Deleting | Class::Leaving) => (None, None),
+            (None, _, RunnerClass::Failed) => (Some((&mut self.failed, created)), None),
+            (None, _, RunnerClass::Outdated) => (Some((&mut self.outdated, created)), None),
+            (None, _, RunnerClass::Stale) => (Some((&mut self.stale, created)), None),
+            (None, _, RunnerClass::Running | RunnerClass::Deleting | RunnerClass::Leaving) => {
+                (None, None)
+            }
         };
         [own, second, third, fourth].into_iter().flatten()
     }
 }
 
 /// Whether the set is one runner short, for no job's sake, when this one goes.
-fn deprives(before: Option<Class>, report: &RunnerReport) -> bool {
+fn deprives(before: Option<RunnerClass>, report: &RunnerReport) -> bool {
     match before {
         None => !report.has_job && report.state != RunnerState::Finished,
         Some(class) => matches!(
             class,
-            Class::Pending | Class::Failed | Class::Outdated | Class::Stale
+            RunnerClass::Pending | RunnerClass::Failed | RunnerClass::Outdated | RunnerClass::Stale
         ),
     }
 }
 
 /// Whether it is on its way out without having had a job, and nothing is to be seen of that yet.
-const fn is_asked_to_go(entry: &Entry) -> bool {
+const fn is_asked_to_go(entry: &IndexedRunner) -> bool {
     match entry.told {
         Some((RunnerCommand::Release, _)) => true,
-        Some((RunnerCommand::Delete, _)) => matches!(entry.class, Class::Pending),
+        Some((RunnerCommand::Delete, _)) => matches!(entry.class, RunnerClass::Pending),
         Some((RunnerCommand::TryAgain, _)) | None => false,
     }
 }
 
 /// Whether it is on its way to its first pod.
-fn is_starting(entry: &Entry) -> bool {
-    entry.class == Class::Pending && entry.told.is_none() && !entry.launched
+fn is_starting(entry: &IndexedRunner) -> bool {
+    entry.class == RunnerClass::Pending && entry.told.is_none() && !entry.launched
 }
 
-fn is_troubled(entry: &Entry) -> bool {
+fn is_troubled(entry: &IndexedRunner) -> bool {
     let tells = match entry.class {
-        Class::Pending | Class::Failed | Class::Outdated => true,
+        RunnerClass::Pending | RunnerClass::Failed | RunnerClass::Outdated => true,
         // a pod that hangs is capacity that takes no job
-        Class::Running | Class::Deleting => entry.report.lost,
-        Class::Finished | Class::Stale | Class::Leaving => false,
+        RunnerClass::Running | RunnerClass::Deleting => entry.report.lost,
+        RunnerClass::Finished | RunnerClass::Stale | RunnerClass::Leaving => false,
     };
     // of one that is done or goes, what a person has to mend
     let denied = entry.report.reason.as_ref().is_some_and(is_denial);
@@ -669,7 +687,7 @@ fn is_troubled(entry: &Entry) -> bool {
 }
 
 /// Why the service could not be asked to let the runner go, while that stands.
-fn not_asked(entry: &Entry) -> Option<(String, String)> {
+fn not_asked(entry: &IndexedRunner) -> Option<(String, String)> {
     match (&entry.told, entry.rests, &entry.refusal) {
         (None, Some(_), Some((Refusal::NotAsked(word, message), _))) => {
             Some((word.clone(), message.clone()))
@@ -688,6 +706,6 @@ fn take_one(counts: &mut BTreeMap<i64, u64>, id: i64) {
     }
 }
 
-fn head(queue: &Queue) -> Option<String> {
+fn head(queue: &ByTime) -> Option<String> {
     queue.first().map(|(_, name)| name.clone())
 }

@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 
-use super::books::Counted;
+use super::runner_index::CountedRunner;
 use crate::clock::Timestamp;
 
 /// Whether the count of finished runners under the patch at hand is on record.
@@ -27,24 +27,24 @@ enum Count {
 
 /// The places held under one patch.
 #[derive(Debug, Default)]
-pub(super) struct Hold {
+pub(super) struct ReservedSlots {
     patch: Option<i64>,
     count: Count,
     /// By the names of the runners that left them. Nothing while nobody knows which they are: a
     /// predecessor of this process has counted runners under this patch.
-    places: Option<BTreeMap<String, Place>>,
+    places: Option<BTreeMap<String, ReservedSlot>>,
 }
 
 /// A place that is held.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct ReservedSlot {
     /// When the job of the runner that left it was recorded as finished.
     finished: Option<Timestamp>,
     /// It came free when the patch at hand was known already.
     late: bool,
 }
 
-impl Hold {
+impl ReservedSlots {
     /// Whether no patch was seen so far.
     pub const fn is_unknown(&self) -> bool {
         self.patch.is_none()
@@ -59,7 +59,7 @@ impl Hold {
     /// last counted; `telling` says that the listener tells which jobs it has left out. Says whether
     /// the patch is certainly another than before: its number alone does not, since the listener's
     /// begin again with the listener.
-    pub fn follow(&mut self, patch: i64, marker: i64, telling: bool) -> bool {
+    pub fn follow_patch(&mut self, patch: i64, marker: i64, telling: bool) -> bool {
         if self.patch == Some(patch) {
             return false;
         }
@@ -78,7 +78,7 @@ impl Hold {
         let carried = late.map(|(name, place)| {
             (
                 name,
-                Place {
+                ReservedSlot {
                     late: false,
                     ..place
                 },
@@ -102,26 +102,26 @@ impl Hold {
     }
 
     /// Holds the place of a runner that was counted. Twice is once.
-    pub fn keep(&mut self, counted: Counted) {
+    pub fn reserve(&mut self, counted: CountedRunner) {
         if let Some(places) = &mut self.places {
-            let Counted {
+            let CountedRunner {
                 name,
                 finished,
                 late,
             } = counted;
-            places.insert(name, Place { finished, late });
+            places.insert(name, ReservedSlot { finished, late });
         }
     }
 
     /// Lets go of the place of a runner, since `replicas` was computed without its job. Says
     /// whether it was held.
-    pub fn open(&mut self, name: &str) -> bool {
+    pub fn release(&mut self, name: &str) -> bool {
         let places = self.places.as_mut();
         places.is_some_and(|places| places.remove(name).is_some())
     }
 
-    /// As [`Self::open`] for all of which that is so.
-    pub fn open_counted(&mut self, is_counted: impl Fn(Option<Timestamp>) -> bool) -> bool {
+    /// As [`Self::release`] for all of which that is so.
+    pub fn release_counted(&mut self, is_counted: impl Fn(Option<Timestamp>) -> bool) -> bool {
         let Some(places) = &mut self.places else {
             return false;
         };
@@ -133,7 +133,7 @@ impl Hold {
     /// A new revision was applied, and its cleanup has opened places for another reason: what
     /// a predecessor has counted is not held on to any longer. What is known to be held still
     /// is, for `replicas` is as old as it was.
-    pub fn forgive_unknown(&mut self) {
+    pub fn forget_unknown(&mut self) {
         self.places.get_or_insert_default();
     }
 

@@ -1,6 +1,6 @@
 //! Counts and queues, report by report.
 
-use super::super::books::{Books, Class, Counted, Place};
+use super::super::runner_index::{CountedRunner, RunnerClass, RunnerIndex, SlotFate};
 use crate::clock::{Timestamp, after};
 use crate::messages::{Launch, Refusal, RunnerCommand, RunnerReport, RunnerState};
 
@@ -40,50 +40,50 @@ fn deleting(name: &str, state: RunnerState, holds_resources: bool) -> RunnerRepo
 #[test]
 fn each_runner_counts_once_and_in_one_state() {
     use RunnerState::{Failed, Finished, Outdated, Pending, Running};
-    let mut books = Books::default();
-    books.set_applied(2);
+    let mut index = RunnerIndex::default();
+    index.set_applied(2);
     let stale = RunnerReport {
         revision: 1,
         ..report("stale", Outdated)
     };
     let all = [
-        (report("pending", Pending), Class::Pending),
-        (report("running", Running), Class::Running),
-        (report("finished", Finished), Class::Finished),
-        (report("failed", Failed), Class::Failed),
-        (report("outdated", Outdated), Class::Outdated),
-        (stale, Class::Stale),
-        (deleting("deleting", Finished, true), Class::Deleting),
-        (deleting("leaving", Running, false), Class::Leaving),
+        (report("pending", Pending), RunnerClass::Pending),
+        (report("running", Running), RunnerClass::Running),
+        (report("finished", Finished), RunnerClass::Finished),
+        (report("failed", Failed), RunnerClass::Failed),
+        (report("outdated", Outdated), RunnerClass::Outdated),
+        (stale, RunnerClass::Stale),
+        (deleting("deleting", Finished, true), RunnerClass::Deleting),
+        (deleting("leaving", Running, false), RunnerClass::Leaving),
     ];
     for _ in 0..2 {
         for (report, class) in &all {
-            books.put(now(), report.clone());
-            assert_eq!(books.count(*class), 1, "{class:?}");
+            index.record_report(now(), report.clone());
+            assert_eq!(index.count(*class), 1, "{class:?}");
         }
     }
-    assert_eq!(books.capacity(), 3, "pending, running, deleting");
-    assert_eq!(books.latest_patch(), 4);
+    assert_eq!(index.capacity(), 3, "pending, running, deleting");
+    assert_eq!(index.latest_patch(), 4);
     for (report, class) in &all {
-        books.remove(&report.name, &report.uid);
-        assert_eq!(books.count(*class), 0, "{class:?}");
+        index.remove(&report.name, &report.uid);
+        assert_eq!(index.count(*class), 0, "{class:?}");
     }
-    assert!(books.is_empty());
-    assert_eq!(books.latest_patch(), 0);
+    assert!(index.is_empty());
+    assert_eq!(index.latest_patch(), 0);
 }
 
 #[test]
 fn a_runner_of_annotation_less_origin_is_current_until_a_revision_is_applied() {
-    let mut books = Books::default();
+    let mut index = RunnerIndex::default();
     let bare = RunnerReport {
         revision: 0,
         ..report("bare", RunnerState::Outdated)
     };
-    books.put(now(), bare);
-    assert_eq!(books.count(Class::Outdated), 1);
-    assert!(books.set_applied(1), "its place is to be filled");
-    assert_eq!(books.count(Class::Stale), 1);
-    assert!(!books.set_applied(1));
+    index.record_report(now(), bare);
+    assert_eq!(index.count(RunnerClass::Outdated), 1);
+    assert!(index.set_applied(1), "its place is to be filled");
+    assert_eq!(index.count(RunnerClass::Stale), 1);
+    assert!(!index.set_applied(1));
 }
 
 /// A moment of the jobs' end, after which others are.
@@ -101,8 +101,8 @@ fn ended(report: RunnerReport, finished: Timestamp) -> RunnerReport {
 
 #[test]
 fn a_place_opens_when_no_job_was_done_in_it_and_is_spent_when_one_was() {
-    use Place::{Kept, Open, Spent};
     use RunnerState::{Failed, Finished, Outdated, Pending, Running};
+    use SlotFate::{Kept, Open, Spent};
     let stale = || RunnerReport {
         revision: 1,
         ..report("r", Outdated)
@@ -238,12 +238,12 @@ fn a_place_opens_when_no_job_was_done_in_it_and_is_spent_when_one_was() {
         ),
     ];
     for (name, reports, expected) in table {
-        let mut books = Books::default();
-        books.set_applied(2);
-        books.set_counted_until(Some(end()));
-        let places: Vec<Place> = reports
+        let mut index = RunnerIndex::default();
+        index.set_applied(2);
+        index.set_counted_until(Some(end()));
+        let places: Vec<SlotFate> = reports
             .into_iter()
-            .map(|report| books.put(now(), report).place)
+            .map(|report| index.record_report(now(), report).place)
             .collect();
         assert_eq!(places.last(), Some(&expected), "{name}: {places:?}");
     }
@@ -251,8 +251,8 @@ fn a_place_opens_when_no_job_was_done_in_it_and_is_spent_when_one_was() {
 
 #[test]
 fn a_runner_that_is_struck_off_leaves_its_place_as_it_last_stood() {
-    use Place::{Kept, Open, Spent};
     use RunnerState::{Failed, Finished, Pending, Running};
+    use SlotFate::{Kept, Open, Spent};
     let table = [
         ("idle", vec![report("r", Pending)], Open),
         ("busy", vec![report("r", Running)], Spent),
@@ -280,13 +280,13 @@ fn a_runner_that_is_struck_off_leaves_its_place_as_it_last_stood() {
         ),
     ];
     for (name, reports, expected) in table {
-        let mut books = Books::default();
-        books.set_counted_until(Some(end()));
+        let mut index = RunnerIndex::default();
+        index.set_counted_until(Some(end()));
         for report in reports {
-            books.put(now(), report);
+            index.record_report(now(), report);
         }
-        assert_eq!(books.remove("r", "uid-r"), expected, "{name}");
-        assert_eq!(books.remove("r", "uid-r"), Kept, "{name}: twice");
+        assert_eq!(index.remove("r", "uid-r"), expected, "{name}");
+        assert_eq!(index.remove("r", "uid-r"), Kept, "{name}: twice");
     }
 }
 
@@ -297,48 +297,48 @@ fn finished_runners_are_counted_once_and_go_when_nothing_of_them_is_left() {
         holds_resources: false,
         ..report(name, Finished)
     };
-    let mut books = Books::default();
-    books.put(now(), report("holds", Finished));
-    books.put(now(), ended(bare("bare"), end()));
-    assert_eq!(books.uncounted(), 2);
-    assert_eq!(books.next_settled(), None, "nobody goes uncounted");
-    assert_eq!(books.count_finished(now(), 5), [], "it is not on record");
-    books.mark_finished();
-    let counted = |name: &str, finished| Counted {
+    let mut index = RunnerIndex::default();
+    index.record_report(now(), report("holds", Finished));
+    index.record_report(now(), ended(bare("bare"), end()));
+    assert_eq!(index.uncounted(), 2);
+    assert_eq!(index.next_settled(), None, "nobody goes uncounted");
+    assert_eq!(index.count_finished(now(), 5), [], "it is not on record");
+    index.mark_finished();
+    let counted = |name: &str, finished| CountedRunner {
         name: name.to_owned(),
         finished,
         late: true,
     };
     let both = [counted("bare", Some(end())), counted("holds", None)];
-    assert_eq!(books.count_finished(now(), 5), both);
-    let again = books.count_finished(now(), 5);
-    assert_eq!((books.uncounted(), again), (0, Vec::new()));
-    assert_eq!(books.next_settled().as_deref(), Some("bare"));
-    books.tell(now(), "bare", RunnerCommand::Delete);
-    assert_eq!(books.next_settled(), None);
-    books.put(now(), bare("holds"));
-    assert_eq!(books.next_settled().as_deref(), Some("holds"));
-    assert_eq!(books.uncounted(), 0);
+    assert_eq!(index.count_finished(now(), 5), both);
+    let again = index.count_finished(now(), 5);
+    assert_eq!((index.uncounted(), again), (0, Vec::new()));
+    assert_eq!(index.next_settled().as_deref(), Some("bare"));
+    index.record_command(now(), "bare", RunnerCommand::Delete);
+    assert_eq!(index.next_settled(), None);
+    index.record_report(now(), bare("holds"));
+    assert_eq!(index.next_settled().as_deref(), Some("holds"));
+    assert_eq!(index.uncounted(), 0);
 }
 
 #[test]
 fn whose_end_replicas_comes_to_know_of_is_counted_by_that() {
     use RunnerState::{Finished, Running};
-    let mut books = Books::default();
-    books.put(now(), ended(report("early", Finished), end()));
-    books.put(now(), ended(report("late", Finished), after(end(), 1)));
-    books.put(now(), report("unknown", Finished));
-    books.put(now(), ended(report("running", Running), end()));
-    assert_eq!(books.uncounted(), 3);
-    assert!(books.set_counted_until(Some(end())), "early's place opens");
-    assert_eq!(books.uncounted(), 2);
-    assert!(!books.set_counted_until(Some(end())));
-    assert!(books.set_counted_until(Some(after(end(), 1))));
-    assert_eq!(books.uncounted(), 1);
+    let mut index = RunnerIndex::default();
+    index.record_report(now(), ended(report("early", Finished), end()));
+    index.record_report(now(), ended(report("late", Finished), after(end(), 1)));
+    index.record_report(now(), report("unknown", Finished));
+    index.record_report(now(), ended(report("running", Running), end()));
+    assert_eq!(index.uncounted(), 3);
+    assert!(index.set_counted_until(Some(end())), "early's place opens");
+    assert_eq!(index.uncounted(), 2);
+    assert!(!index.set_counted_until(Some(end())));
+    assert!(index.set_counted_until(Some(after(end(), 1))));
+    assert_eq!(index.uncounted(), 1);
     // back again, by hand: who was let go is not called back
-    assert!(!books.set_counted_until(None));
-    assert_eq!(books.uncounted(), 1);
-    assert_eq!(books.count(Class::Finished), 3);
+    assert!(!index.set_counted_until(None));
+    assert_eq!(index.uncounted(), 1);
+    assert_eq!(index.count(RunnerClass::Finished), 3);
 }
 
 #[test]
@@ -352,52 +352,52 @@ fn where_the_listener_says_whom_it_left_out_its_word_is_waited_for() {
         ("nothing goes on", Some(end()), 0, 0, true),
     ];
     for (name, until, patch, seconds, counts) in table {
-        let mut books = Books::default();
-        books.set_counted_until(until);
-        books.put(now(), report("unknown", Finished));
-        books.put(now(), ended(report("late", Finished), after(end(), 1)));
+        let mut index = RunnerIndex::default();
+        index.set_counted_until(until);
+        index.record_report(now(), report("unknown", Finished));
+        index.record_report(now(), ended(report("late", Finished), after(end(), 1)));
         // saying it again does not begin the wait anew
-        books.put(after(now(), 30), report("unknown", Finished));
+        index.record_report(after(now(), 30), report("unknown", Finished));
         let then = after(now(), seconds);
-        assert_eq!(books.has_to_count(then, patch, false), counts, "{name}");
+        assert_eq!(index.has_to_count(then, patch, false), counts, "{name}");
         if counts {
-            books.mark_finished();
+            index.mark_finished();
         }
-        let counted = books.count_finished(then, patch).len();
+        let counted = index.count_finished(then, patch).len();
         assert_eq!(counted, if counts { 2 } else { 0 }, "{name}");
         let left = if counts { 0 } else { 2 };
-        assert_eq!(books.uncounted(), left, "{name}");
+        assert_eq!(index.uncounted(), left, "{name}");
         let at = (!counts).then(|| after(now(), 60));
-        assert_eq!(books.counts_at(), at, "{name}");
+        assert_eq!(index.counts_at(), at, "{name}");
     }
 }
 
 #[test]
 fn a_report_of_an_earlier_runner_of_the_name_strikes_nothing_off() {
-    let mut books = Books::default();
-    books.put(now(), report("r", RunnerState::Pending));
-    assert_eq!(books.remove("r", "uid-of-another"), Place::Kept);
-    assert!(books.contains("r"));
+    let mut index = RunnerIndex::default();
+    index.record_report(now(), report("r", RunnerState::Pending));
+    assert_eq!(index.remove("r", "uid-of-another"), SlotFate::Kept);
+    assert!(index.contains("r"));
 }
 
 #[test]
 fn a_refused_runner_rests_for_thirty_seconds() {
-    let mut books = Books::default();
-    books.put(now(), report("r", RunnerState::Pending));
-    assert_eq!(books.next_surplus(now()).as_deref(), Some("r"));
-    books.tell(now(), "r", RunnerCommand::Release);
-    assert_eq!((books.next_surplus(now()), books.releases()), (None, 1));
+    let mut index = RunnerIndex::default();
+    index.record_report(now(), report("r", RunnerState::Pending));
+    assert_eq!(index.next_surplus(now()).as_deref(), Some("r"));
+    index.record_command(now(), "r", RunnerCommand::Release);
+    assert_eq!((index.next_surplus(now()), index.releases()), (None, 1));
     let refused = RunnerReport {
         refused: Some(Refusal::Busy),
         ..report("r", RunnerState::Pending)
     };
-    books.put(now(), refused);
-    assert_eq!((books.next_surplus(now()), books.releases()), (None, 0));
-    assert_eq!(books.next_rest_end(), Some(after(now(), 30)));
-    books.end_rests(after(now(), 29));
-    assert_eq!(books.next_surplus(after(now(), 29)), None);
-    books.end_rests(after(now(), 30));
-    assert_eq!(books.next_surplus(after(now(), 30)).as_deref(), Some("r"));
+    index.record_report(now(), refused);
+    assert_eq!((index.next_surplus(now()), index.releases()), (None, 0));
+    assert_eq!(index.next_rest_end(), Some(after(now(), 30)));
+    index.end_pauses(after(now(), 29));
+    assert_eq!(index.next_surplus(after(now(), 29)), None);
+    index.end_pauses(after(now(), 30));
+    assert_eq!(index.next_surplus(after(now(), 30)).as_deref(), Some("r"));
 }
 
 #[test]
@@ -406,27 +406,27 @@ fn what_was_told_is_told_again_after_a_minute_and_without_an_id_it_is_deletion()
         (true, RunnerCommand::Release),
         (false, RunnerCommand::Delete),
     ] {
-        let mut books = Books::default();
+        let mut index = RunnerIndex::default();
         let pending = RunnerReport {
             registered,
             ..report("r", RunnerState::Pending)
         };
-        books.put(now(), pending);
-        books.tell(now(), "r", RunnerCommand::Release);
-        assert_eq!(books.next_reminder(after(now(), 59)), None);
-        let reminder = books.next_reminder(after(now(), 60));
+        index.record_report(now(), pending);
+        index.record_command(now(), "r", RunnerCommand::Release);
+        assert_eq!(index.next_repeat(after(now(), 59)), None);
+        let reminder = index.next_repeat(after(now(), 60));
         assert_eq!(reminder, Some(("r".to_owned(), command)));
     }
 }
 
 #[test]
 fn a_runner_that_finishes_while_it_is_asked_to_go_waits_to_be_counted() {
-    let mut books = Books::default();
-    books.put(now(), report("r", RunnerState::Pending));
-    books.tell(now(), "r", RunnerCommand::Release);
-    books.put(now(), report("r", RunnerState::Finished));
-    assert_eq!(books.releases(), 0);
-    assert_eq!(books.next_finished().as_deref(), Some("r"));
+    let mut index = RunnerIndex::default();
+    index.record_report(now(), report("r", RunnerState::Pending));
+    index.record_command(now(), "r", RunnerCommand::Release);
+    index.record_report(now(), report("r", RunnerState::Finished));
+    assert_eq!(index.releases(), 0);
+    assert_eq!(index.next_finished().as_deref(), Some("r"));
 }
 
 #[test]
@@ -447,12 +447,12 @@ fn a_pod_that_hangs_is_told_whoever_it_belongs_to() {
             false,
         ),
     ] {
-        let mut books = Books::default();
+        let mut index = RunnerIndex::default();
         let is_capacity = report.holds_resources;
-        books.put(now(), report);
-        assert_eq!(books.trouble().is_some(), tells, "{name}");
-        assert_eq!(books.capacity() == 1, is_capacity, "{name}");
-        books.remove("r", "uid-r");
-        assert_eq!(books.trouble(), None, "{name}");
+        index.record_report(now(), report);
+        assert_eq!(index.trouble().is_some(), tells, "{name}");
+        assert_eq!(index.capacity() == 1, is_capacity, "{name}");
+        index.remove("r", "uid-r");
+        assert_eq!(index.trouble(), None, "{name}");
     }
 }
