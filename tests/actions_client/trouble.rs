@@ -282,7 +282,7 @@ async fn retry_after_may_be_a_date() {
     assert_eq!(begun.elapsed(), Duration::from_secs(12));
 }
 
-/// Scenario S30 D.
+/// Scenario SCN-30 D.
 #[tokio::test(start_paused = true)]
 async fn whoever_asks_for_a_registration_is_told_how_long_it_is_put_off() {
     let world = world();

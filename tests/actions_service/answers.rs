@@ -1,5 +1,5 @@
 //! What every answer looks like to a client that is strict: status, headers, and the type of each
-//! field, as `actions-service.md` and RFC 7519 have them.
+//! field, as the real service and RFC 7519 have them.
 
 use std::sync::Arc;
 

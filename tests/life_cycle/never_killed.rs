@@ -70,7 +70,7 @@ fn the_warden_sees_a_working_runner_being_ended() {
                 .await
                 .unwrap();
             let seen = stage.warden.violations();
-            assert!(seen.iter().any(|one| one.starts_with("S1")), "{seen:?}");
+            assert!(seen.iter().any(|one| one.starts_with("INV-1:")), "{seen:?}");
         });
     }
 }

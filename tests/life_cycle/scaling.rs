@@ -14,7 +14,7 @@ use crate::stage::{Stage, play};
 
 const MOMENT: Duration = Duration::from_secs(5);
 
-/// S19.
+/// SCN-19.
 #[test]
 fn the_warm_minimum_refills_and_shrinks() {
     play(async || {
@@ -60,7 +60,7 @@ fn the_warm_minimum_refills_and_shrinks() {
     });
 }
 
-/// S20.
+/// SCN-20.
 #[test]
 fn scale_down_takes_the_idle_and_asks_the_service_first() {
     play(async || {
@@ -151,7 +151,7 @@ fn scale_down_takes_the_idle_and_asks_the_service_first() {
     });
 }
 
-/// S21.
+/// SCN-21.
 #[test]
 fn a_slow_starter_is_neither_killed_nor_doubled() {
     play(async || {

@@ -1,4 +1,4 @@
-//! Scenarios S05, S06 and S08 of `../shared/scenarios/open.md`.
+//! Scenarios SCN-05, SCN-06 and SCN-08.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::unmoved::injected;
 use crate::watched::{Watched, name, pod};
 
 #[test]
-fn s05_listener_drift_decisions() {
+fn scn_05_listener_drift_decisions() {
     play(async || {
         let stage = stage().await;
         let watched = Watched::at_rest(&stage, &documents()).await;
@@ -69,7 +69,7 @@ async fn ports(stage: &Stage) -> Vec<i32> {
 }
 
 #[test]
-fn s06_missing_and_empty_collections_are_the_same() {
+fn scn_06_missing_and_empty_collections_are_the_same() {
     play(async || {
         let stage = stage().await;
         let mut documents = fixture(0, 10);
@@ -134,7 +134,7 @@ impl Interceptor for LateRunnerSets {
 }
 
 #[test]
-fn s08_one_runner_set_and_a_valid_reference_to_it() {
+fn scn_08_one_runner_set_and_a_valid_reference_to_it() {
     play(async || {
         let stage = Stage::embedded_with(52, |options| {
             let usual = options.interceptor.clone();

@@ -1,4 +1,4 @@
-//! S22, S33 and S35 of the black-box scenarios.
+//! SCN-22, SCN-33 and SCN-35.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::stage::manifests::{RUN, SET, credentials, fixture, namespace, scale_s
 use crate::stage::{Stage, play};
 use crate::world::Holding;
 
-// === S22: maxRunners lowered under load ===
+// === SCN-22: maxRunners lowered under load ===
 
 fn capacity(stage: &Stage) -> i64 {
     stage.actions.scale_sets()[0].capacity
@@ -26,7 +26,7 @@ fn busy(stage: &Stage) -> usize {
 }
 
 #[test]
-fn s22_a_lower_maximum_kills_no_runner_and_with_none_no_job_is_acquired() {
+fn scn_22_a_lower_maximum_kills_no_runner_and_with_none_no_job_is_acquired() {
     play(async || {
         let stage = Stage::whole(22).await;
         stage.settled_fixture(0, 6).await;
@@ -88,10 +88,10 @@ fn s22_a_lower_maximum_kills_no_runner_and_with_none_no_job_is_acquired() {
     });
 }
 
-// === S33: work waiting at start ===
+// === SCN-33: work waiting at start ===
 
 #[test]
-fn s33_work_that_waits_at_the_start_is_scaled_for_and_after_a_kill_not_again() {
+fn scn_33_work_that_waits_at_the_start_is_scaled_for_and_after_a_kill_not_again() {
     play(async || {
         let stage = Stage::embedded(33, true, true).await;
         let faults = stage.actions.faults();
@@ -144,7 +144,7 @@ fn s33_work_that_waits_at_the_start_is_scaled_for_and_after_a_kill_not_again() {
     });
 }
 
-// === S35: job start meets a failing pod ===
+// === SCN-35: job start meets a failing pod ===
 
 /// The fixture, with runner pods that no node takes.
 fn unscheduled() -> Vec<Value> {
@@ -219,7 +219,7 @@ async fn with_pending_runners() -> (Stage, std::sync::Arc<Holding>, Vec<String>)
 }
 
 #[test]
-fn s35_a_runner_that_fails_between_read_and_write_keeps_its_end_and_gets_its_job() {
+fn scn_35_a_runner_that_fails_between_read_and_write_keeps_its_end_and_gets_its_job() {
     play(async || {
         let (stage, holding, runners) = with_pending_runners().await;
         let runner = &runners[0];
@@ -252,7 +252,7 @@ fn s35_a_runner_that_fails_between_read_and_write_keeps_its_end_and_gets_its_job
 }
 
 #[test]
-fn s35_jobs_on_runners_that_are_missing_or_going_end_nothing_and_change_no_phase() {
+fn scn_35_jobs_on_runners_that_are_missing_or_going_end_nothing_and_change_no_phase() {
     play(async || {
         let (stage, holding, runners) = with_pending_runners().await;
         let going = &runners[1];
@@ -278,7 +278,7 @@ fn s35_jobs_on_runners_that_are_missing_or_going_end_nothing_and_change_no_phase
 }
 
 #[test]
-fn s35_a_job_that_starts_while_its_pod_is_pending_stays_through_pod_events() {
+fn scn_35_a_job_that_starts_while_its_pod_is_pending_stays_through_pod_events() {
     play(async || {
         let (stage, _, runners) = with_pending_runners().await;
         let runner = &runners[2];

@@ -121,7 +121,7 @@ fn a_mixed_fleet_is_judged_runner_by_runner() {
 async fn sound(world: &World) {
     world.stage.settle().await;
     world.stage.assert_nothing_left_over_beside_runners().await;
-    let own = |violation: &String| violation.starts_with("S8: back to 0");
+    let own = |violation: &String| violation.starts_with("INV-8: back to 0");
     let mut violations = world.history.violations();
     let count = violations.len();
     violations.retain(|violation| !own(violation));

@@ -1,5 +1,5 @@
 //! What was: every version of the scale set, its runner set and its runners, in the order in
-//! which the API server took them; and whether it may have been so (invariants S7 and S8).
+//! which the API server took them; and whether it may have been so (invariants INV-7 and INV-8).
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -261,7 +261,7 @@ impl Judge {
         let outdated = phase == Some(EphemeralRunnerSetPhase::Outdated);
         if outdated && self.highest.is_none_or(|verdict| verdict < applied) {
             self.violations.push(format!(
-                "S7: Outdated at {at} under {applied}, the newest verdict is about {:?}",
+                "INV-7: Outdated at {at} under {applied}, the newest verdict is about {:?}",
                 self.highest
             ));
         }
@@ -271,7 +271,7 @@ impl Judge {
         self.violations.extend(half);
         if turns && !outdated && stands {
             let wrong = format!(
-                "S7: {phase:?} at {at} under {applied}, verdicts {:?} stand",
+                "INV-7: {phase:?} at {at} under {applied}, verdicts {:?} stand",
                 self.standing
             );
             match self.in_two_writes {
@@ -281,7 +281,7 @@ impl Judge {
         }
         if before.is_some_and(|before| before.1 > applied) {
             self.violations
-                .push(format!("S8: back to {applied} at {at}, from {before:?}"));
+                .push(format!("INV-8: back to {applied} at {at}, from {before:?}"));
         }
     }
 }

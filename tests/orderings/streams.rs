@@ -1,5 +1,5 @@
 //! Streams of jobs through the real listener while everything is late at random: each job gets
-//! a runner (L3), and none is made for a job that is over (S2).
+//! a runner (INV-16), and none is made for a job that is over (INV-2).
 
 use std::time::Duration;
 
@@ -204,7 +204,7 @@ async fn kill_listener(world: &World) {
     }
 }
 
-/// S2: where a runner is created, there are as many jobs that are not over as there then are
+/// INV-2: where a runner is created, there are as many jobs that are not over as there then are
 /// runners that are not, beside the minimum.
 fn judge_creations(world: &World, minimum: i64) {
     let (api, actions) = (
@@ -235,7 +235,7 @@ fn judge_creations(world: &World, minimum: i64) {
         let alive = alive.count();
         (alive + 1 > open + minimum).then(|| {
             format!(
-                "S2: runner {} for {open} open jobs and {minimum} at rest",
+                "INV-2: runner {} for {open} open jobs and {minimum} at rest",
                 alive + 1
             )
         })

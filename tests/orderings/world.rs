@@ -260,7 +260,7 @@ impl World {
             assert!(several.is_empty(), "{at}: several jobs: {several:?}");
             let mut violations = self.stage.warden.violations();
             // it looks at a create when it arrives, not when it was decided on
-            let crosses = |one: &String| one.starts_with("S2") || one.starts_with("S3");
+            let crosses = |one: &String| one.starts_with("INV-2:") || one.starts_with("INV-3:");
             violations.retain(|one| !(self.seam.is_slow() && crosses(one)));
             violations.extend(self.history.violations());
             violations.extend(self.seam.violations());

@@ -1,4 +1,4 @@
-//! A changed runner spec spares busy runners and the listener (S15).
+//! A changed runner spec spares busy runners and the listener (SCN-15).
 
 use impresario::api::EphemeralRunner;
 use k8s_openapi::api::core::v1::Pod;
@@ -23,10 +23,10 @@ async fn one_busy_two_idle(stage: &Stage) -> [String; 3] {
 
 #[test]
 fn another_image_spares_busy_runners_and_the_listener() {
-    embedded(s15);
+    embedded(scn_15);
 }
 
-pub async fn s15(stage: &Stage) {
+pub async fn scn_15(stage: &Stage) {
     let [busy, second, third] = one_busy_two_idle(stage).await;
     let idle = [&second, &third].map(|name| (name.clone(), stage.registration(name)));
     let before: EphemeralRunner = stage.get(RUN, &busy).await.unwrap();
@@ -82,7 +82,7 @@ pub async fn s15(stage: &Stage) {
     stage.assert_at_rest().await;
 }
 
-/// S15, variant M.
+/// SCN-15, variant M.
 #[test]
 fn other_runner_metadata_spares_everybody_and_reaches_new_runners() {
     embedded(async |stage| {

@@ -1,4 +1,4 @@
-//! A half-applied update is not settled (S16): it stays pending, is tried again and again at
+//! A half-applied update is not settled (SCN-16): it stays pending, is tried again and again at
 //! longer intervals, says what is in its way, and gets through without an edit.
 
 use std::time::Duration;

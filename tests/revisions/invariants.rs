@@ -4,8 +4,9 @@
 use impresario::api::{
     AutoscalingListener, AutoscalingRunnerSet, EphemeralRunner, EphemeralRunnerSet,
 };
+use impresario::simulation::actions_service::{CallInfo, Interceptor as _, JobSpec, JobState};
 use impresario::simulation::cluster::CONTROLLER_NAMESPACE;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
@@ -80,7 +81,7 @@ async fn first(stage: &Stage) -> String {
     stage.runners().await.remove(0).name_any()
 }
 
-// === S2 ===
+// === INV-2 ===
 
 /// Of two runners one has finished, and nobody has counted it yet.
 async fn one_of_two_has_finished(stage: &Stage) {
@@ -94,7 +95,7 @@ fn a_runner_made_for_a_job_that_has_ended_is_seen() {
     let found = forged(one_of_two_has_finished, async |stage, forger| {
         forger.another_like(stage, &first(stage).await).await;
     });
-    assert_only(&found, "S2:");
+    assert_only(&found, "INV-2:");
 }
 
 #[test]
@@ -114,7 +115,7 @@ fn a_finished_runner_that_a_later_patch_still_counts_on_is_not_replaced_under_it
     let found = forged(scene, async |stage, forger| {
         forger.another_like(stage, &first(stage).await).await;
     });
-    assert_only(&found, "S2:");
+    assert_only(&found, "INV-2:");
 }
 
 #[test]
@@ -155,7 +156,23 @@ fn a_finished_runner_that_the_listener_has_left_out_may_be_replaced() {
     }
 }
 
-// === S7 ===
+// === INV-3 ===
+
+#[test]
+fn a_runner_too_many_is_seen() {
+    let scene = async |stage: &Stage| {
+        with_runners(stage, 2).await;
+    };
+    let found = forged(scene, async |stage, forger| {
+        forger.another_like(stage, &first(stage).await).await;
+    });
+    assert!(
+        found.iter().any(|one| one.starts_with("INV-3:")),
+        "{found:#?}"
+    );
+}
+
+// === INV-7 ===
 
 async fn one_is_rejected(stage: &Stage) {
     let names = with_runners(stage, 1).await;
@@ -172,7 +189,7 @@ fn outdated_without_a_verdict_is_seen() {
             .status::<EphemeralRunnerSet>(SET, json!({"phase": "Outdated"}))
             .await;
     });
-    assert_only(&found, "S7: Outdated without a verdict about revision 1");
+    assert_only(&found, "INV-7: Outdated without a verdict about revision 1");
 }
 
 #[test]
@@ -189,7 +206,7 @@ fn outdated_for_a_verdict_about_an_older_revision_is_seen() {
             .status::<EphemeralRunnerSet>(SET, json!({"phase": "Outdated"}))
             .await;
     });
-    assert_only(&found, "S7: Outdated without a verdict about revision 2");
+    assert_only(&found, "INV-7: Outdated without a verdict about revision 2");
 }
 
 #[test]
@@ -199,7 +216,7 @@ fn running_in_spite_of_a_verdict_is_seen() {
             .status::<EphemeralRunnerSet>(SET, json!({"phase": "Running"}))
             .await;
     });
-    assert_only(&found, "S7: Running at revision 1");
+    assert_only(&found, "INV-7: Running at revision 1");
 }
 
 #[test]
@@ -212,7 +229,7 @@ fn a_verdict_that_is_not_said_is_seen_at_rest() {
             .await;
         stage.settle().await;
     });
-    assert_only(&found, "S7: set is not Outdated");
+    assert_only(&found, "INV-7: set is not Outdated");
 }
 
 #[test]
@@ -225,10 +242,10 @@ fn a_scale_set_that_is_parked_for_nothing_is_seen() {
             .status::<AutoscalingRunnerSet>(SET, json!({"phase": "Outdated"}))
             .await;
     });
-    assert_only(&found, "S7: set is parked");
+    assert_only(&found, "INV-7: set is parked");
 }
 
-// === S8 ===
+// === INV-8 ===
 
 #[test]
 fn an_applied_revision_that_moves_backwards_is_seen() {
@@ -237,7 +254,7 @@ fn an_applied_revision_that_moves_backwards_is_seen() {
         let status = json!({"appliedActionableRevision": 0});
         forger.status::<EphemeralRunnerSet>(SET, status).await;
     });
-    assert_only(&found, "S8: the applied revision goes from 1 to 0");
+    assert_only(&found, "INV-8: the applied revision goes from 1 to 0");
 }
 
 #[test]
@@ -252,7 +269,7 @@ fn a_revision_applied_before_its_idle_runners_are_gone_is_seen() {
         let status = json!({"appliedActionableRevision": 2});
         forger.status::<EphemeralRunnerSet>(SET, status).await;
     });
-    assert_only(&found, "S8: revision 2 is applied beside idle");
+    assert_only(&found, "INV-8: revision 2 is applied beside idle");
 }
 
 #[test]
@@ -272,7 +289,24 @@ fn a_revision_applied_beside_runners_that_the_service_keeps_is_none_of_that() {
     assert_eq!(found, [""; 0]);
 }
 
-// === S11 ===
+// === INV-10 ===
+
+#[test]
+#[should_panic(expected = "left over: [\"gone\"]")]
+fn what_a_runner_that_is_gone_has_left_is_seen() {
+    play(async || {
+        let stage = Stage::by_hand().await;
+        with_runners(&stage, 1).await;
+        stage.assert_nothing_left_over_beside_runners().await;
+        let secret = json!({"metadata": {"name": "gone"}, "stringData": {"jitToken": "t"}});
+        let api = Forger(stage.as_controller()).api::<Secret>(RUN);
+        let secret = serde_json::from_value(secret).unwrap();
+        api.create(&PostParams::default(), &secret).await.unwrap();
+        stage.assert_nothing_left_over_beside_runners().await;
+    });
+}
+
+// === INV-11 ===
 
 #[test]
 fn a_second_listener_and_a_second_pod_of_one_are_seen() {
@@ -286,7 +320,7 @@ fn a_second_listener_and_a_second_pod_of_one_are_seen() {
         let api = forger.api::<Pod>(CONTROLLER_NAMESPACE);
         api.create(&PostParams::default(), &pod).await.unwrap();
     });
-    assert_only(&found, "S11:");
+    assert_only(&found, "INV-11:");
     let found = forged(scene, async |stage, forger| {
         let mut listener = stage.all::<AutoscalingListener>().await.remove(0);
         listener.metadata.name = Some("second".to_owned());
@@ -295,10 +329,32 @@ fn a_second_listener_and_a_second_pod_of_one_are_seen() {
         let api = forger.api::<AutoscalingListener>(CONTROLLER_NAMESPACE);
         api.create(&PostParams::default(), &listener).await.unwrap();
     });
-    assert_only(&found, "S11:");
+    assert_only(&found, "INV-11:");
 }
 
-// === G4 ===
+// === INV-13 ===
+
+#[test]
+fn a_removal_of_runner_0_is_seen() {
+    play(async || {
+        let stage = Stage::by_hand().await;
+        for (id, expected) in [(7, 0), (0, 1)] {
+            let path = format!("/_apis/distributedtask/pools/0/agents/{id}");
+            let call = CallInfo {
+                name: "remove_runner",
+                path: &path,
+                query: "",
+            };
+            let fault = stage.warden.intercept(&call);
+            assert!(fault.is_none());
+            let seen = stage.warden.violations();
+            assert_eq!(seen.len(), expected, "{seen:#?}");
+            assert!(seen.iter().all(|one| one.starts_with("INV-13:")));
+        }
+    });
+}
+
+// === INV-14 ===
 
 #[test]
 #[should_panic(expected = "written at rest")]
@@ -319,5 +375,53 @@ fn a_write_at_rest_is_seen() {
             () = writing => {}
             () = stage.assert_at_rest() => {}
         }
+    });
+}
+
+// === INV-15 ===
+
+#[test]
+fn a_scale_set_that_is_not_gone_is_seen() {
+    play(async || {
+        let stage = Stage::by_hand().await;
+        with_runners(&stage, 1).await;
+        let left = stage.leftovers().await;
+        // the four custom resources, both pods, the service's scale set and runner, and more
+        for what in [
+            "AutoscalingRunnerSet ",
+            "AutoscalingListener ",
+            "EphemeralRunnerSet ",
+            "EphemeralRunner ",
+            "Pod ",
+            "Secret ",
+            "ServiceAccount ",
+            "Role ",
+            "RoleBinding ",
+        ] {
+            assert!(
+                left.iter().any(|one| one.starts_with(what)),
+                "{what}: {left:#?}"
+            );
+        }
+    });
+}
+
+// === INV-16 ===
+
+#[test]
+#[should_panic(expected = "the job runs")]
+fn a_job_that_gets_no_runner_is_seen() {
+    play(async || {
+        let stage = Stage::whole(5).await;
+        stage.settled_fixture(0, 2).await;
+        stage.kill_controller();
+        let job = stage.actions.queue_job(JobSpec::on(SET));
+        stage
+            .until("the job runs", async || {
+                let jobs = stage.actions.jobs();
+                let own = jobs.iter().find(|one| one.id == job);
+                own.is_some_and(|one| one.state == JobState::Running)
+            })
+            .await;
     });
 }

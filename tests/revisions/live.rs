@@ -18,9 +18,9 @@ fn revisions_on_a_real_api_server() {
         let Some(server) = Server::start(our_crds()).await else {
             return;
         };
-        server.play("S15", changing::s15).await;
-        server.play("S11", parking::s11).await;
-        server.play("S13", recovery::s13).await;
+        server.play("SCN-15", changing::scn_15).await;
+        server.play("SCN-11", parking::scn_11).await;
+        server.play("SCN-13", recovery::scn_13).await;
     });
 }
 
@@ -31,9 +31,9 @@ fn older_definitions_on_a_real_api_server() {
         let Some(server) = Server::start(older).await else {
             return;
         };
-        server.play("S15", changing::s15).await;
+        server.play("SCN-15", changing::scn_15).await;
         // parks the set first
-        server.play("S13", recovery::s13).await;
+        server.play("SCN-13", recovery::scn_13).await;
         // those that apply our definitions
         server.play("schemas", older_crds::told).await;
         server

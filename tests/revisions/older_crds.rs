@@ -244,17 +244,17 @@ fn what_is_missing_is_said_once_with_the_command_that_cures_it() {
 
 #[test]
 fn another_image_reaches_idle_runners() {
-    embedded(changing::s15);
+    embedded(changing::scn_15);
 }
 
 #[test]
 fn exit_code_7_parks_the_set() {
-    embedded(parking::s11);
+    embedded(parking::scn_11);
 }
 
 #[test]
 fn another_image_recovers() {
-    embedded(recovery::s13);
+    embedded(recovery::scn_13);
 }
 
 const JOB: Duration = Duration::from_secs(20);
@@ -351,7 +351,7 @@ fn what_does_not_come_back_is_noticed_without_the_schemas() {
         stage.restart_with(|settings| settings.sync_period = Duration::from_secs(86_400));
         stage.settle().await;
         apply_crds(&stage, crds).await;
-        changing::s15(&stage).await;
+        changing::scn_15(&stage).await;
         stage.assert_at_rest().await;
         // only what was written can be noticed
         let series = stage.series(METRIC);

@@ -1,4 +1,4 @@
-//! A runner exits with code 7: the scale set is switched off (S11), says why, and stays off
+//! A runner exits with code 7: the scale set is switched off (SCN-11), says why, and stays off
 //! without a write, whatever else is edited or lost.
 
 use std::time::Duration;
@@ -22,14 +22,14 @@ use crate::scenes::{
 use crate::stage::manifests::{RUN, SET};
 use crate::stage::{Stage, Who, Writes, play};
 
-// === S11 ===
+// === SCN-11 ===
 
 #[test]
 fn exit_code_7_parks_the_set() {
-    embedded(s11);
+    embedded(scn_11);
 }
 
-pub async fn s11(stage: &Stage) {
+pub async fn scn_11(stage: &Stage) {
     // 1. the idle one of two exits with code 7
     let parked = park(stage).await;
     let set = stage.runner_set().await;

@@ -1,4 +1,4 @@
-//! A corrected runner spec switches a parked scale set on again at once (S13).
+//! A corrected runner spec switches a parked scale set on again at once (SCN-13).
 
 use std::time::Duration;
 
@@ -19,10 +19,10 @@ use crate::stage::{Stage, Writes};
 
 #[test]
 fn another_image_recovers() {
-    embedded(s13);
+    embedded(scn_13);
 }
 
-pub async fn s13(stage: &Stage) {
+pub async fn scn_13(stage: &Stage) {
     let parked = park_without_jobs(stage).await;
     let (old, _) = revisions(&stage.runner_set().await);
     let listener_pods = stage.created("pods");
@@ -73,7 +73,7 @@ pub async fn s13(stage: &Stage) {
     stage.assert_at_rest().await;
 }
 
-/// S13, variant M.
+/// SCN-13, variant M.
 #[test]
 fn other_runner_metadata_recovers() {
     embedded(async |stage| {
@@ -95,7 +95,7 @@ fn other_runner_metadata_recovers() {
     });
 }
 
-/// S13, variant D.
+/// SCN-13, variant D.
 #[test]
 fn a_runner_set_deleted_while_parked_is_made_again_and_counts_as_corrected() {
     embedded(async |stage| {

@@ -29,7 +29,7 @@ pub fn embedded(scenario: impl AsyncFn(&Stage)) {
     });
 }
 
-/// A scale set that S11 has parked.
+/// A scale set that SCN-11 has parked.
 pub struct Parked {
     /// The runner that was rejected.
     pub rejected: String,
@@ -39,7 +39,7 @@ pub struct Parked {
     pub runner_set: Option<String>,
 }
 
-/// S11, step 1: of two runners, one idle and one busy, the idle one exits with code 7.
+/// SCN-11, step 1: of two runners, one idle and one busy, the idle one exits with code 7.
 pub async fn park(stage: &Stage) -> Parked {
     stage.settled_fixture(0, 10).await;
     let names = stage.scale_up(2, 1).await;
@@ -91,7 +91,7 @@ pub async fn is_parked(stage: &Stage) -> bool {
         && parts_of_listener(stage).await.is_empty()
 }
 
-/// S13's outcome, but for the phases in between: the listener's pod is started on the way.
+/// SCN-13's outcome, but for the phases in between: the listener's pod is started on the way.
 pub async fn until_recovered(stage: &Stage) {
     stage
         .until("there is a listener pod", async || {

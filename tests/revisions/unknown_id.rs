@@ -1,4 +1,4 @@
-//! A new revision comes before the id of a runner is on record (S37): the runner is given a
+//! A new revision comes before the id of a runner is on record (SCN-37): the runner is given a
 //! minute, and the service is never asked about id 0.
 
 use std::time::Duration;

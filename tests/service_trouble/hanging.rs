@@ -1,4 +1,4 @@
-//! S17: calls that are never answered wedge nothing: not the other scale sets, and not those
+//! SCN-17: calls that are never answered wedge nothing: not the other scale sets, and not those
 //! that they were made for.
 
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
-//! Scale sets and runners while the Actions service is in trouble: S17 and S30 of
-//! `../shared/scenarios/open.md`, on an embedded cluster in virtual time.
+//! Scale sets and runners while the Actions service is in trouble: SCN-17 and SCN-30,
+//! on an embedded cluster in virtual time.
 
 mod hanging;
 mod name_conflict;

@@ -1,4 +1,4 @@
-//! S30: the name of a runner is taken when it is to be registered. The test plays listener
+//! SCN-30: the name of a runner is taken when it is to be registered. The test plays listener
 //! and kubelet.
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Invariants of `quality.md` that what is stored shows, looked at before a write takes effect.
+//! Invariants that what is stored shows, looked at before a write takes effect.
 
 use impresario::api::{EphemeralRunner, EphemeralRunnerPhase, EphemeralRunnerSet};
 use impresario::clock::Timestamp;
@@ -8,7 +8,7 @@ use kube::ResourceExt;
 
 use super::warden::Write;
 
-/// S3: a runner is only created where the newest `replicas` leaves room for it.
+/// INV-3: a runner is only created where the newest `replicas` leaves room for it.
 pub fn too_many_runners(
     api: &ApiServer,
     namespace: &str,
@@ -48,10 +48,10 @@ pub fn too_many_runners(
         .map(|r| r.name_any())
         .collect();
     let room = i64::try_from(alive.len()).is_ok_and(|alive| alive < wanted);
-    (!room).then(|| format!("S3: a runner is created beside {alive:?}, for {wanted} replicas"))
+    (!room).then(|| format!("INV-3: a runner is created beside {alive:?}, for {wanted} replicas"))
 }
 
-/// S1: a runner with a job is not taken away while its pod is alive.
+/// INV-1: a runner with a job is not taken away while its pod is alive.
 pub fn job_cut_short(api: &ApiServer, write: &Write) -> Option<String> {
     let runners: Vec<EphemeralRunner> = api.list_as(Some(&write.namespace));
     let runner = runners
@@ -63,7 +63,7 @@ pub fn job_cut_short(api: &ApiServer, write: &Write) -> Option<String> {
     let pods: Vec<Pod> = api.list_as(Some(&write.namespace));
     let pod = pods.into_iter().find(|pod| pod.name_any() == write.name)?;
     let alive = is_alive(&pod);
-    (busy && alive && !by_a_person).then(|| format!("S1: {write:?} while its job runs"))
+    (busy && alive && !by_a_person).then(|| format!("INV-1: {write:?} while its job runs"))
 }
 
 /// Whether the pod's runner can still do something.

@@ -1,5 +1,5 @@
 //! What the API server has stored, as far as the invariants about revisions, finished runners
-//! and single listeners need it (`quality.md`, S2, S7, S8, S11), and these invariants, checked at
+//! and single listeners need it (INV-2, INV-7, INV-8, INV-11), and these invariants, checked at
 //! each change.
 //!
 //! Changes of everybody are followed; only those that the controller makes can be wrong.
@@ -155,7 +155,7 @@ impl Ledger {
         found
     }
 
-    /// S11: never two listeners of one scale set, nor two pods of them.
+    /// INV-11: never two listeners of one scale set, nor two pods of them.
     fn take_single(&mut self, plural: &str, change: &ChangeInfo<'_>) -> Option<String> {
         let object = change.after.or(change.before)?;
         let uid = text(object, "/metadata/uid").to_owned();
@@ -177,19 +177,19 @@ impl Ledger {
             scale_set: label(labels::SCALE_SET_NAME).to_owned(),
         };
         let second = change.before.is_none() && self.singles.values().any(|one| *one == single);
-        let violation = second.then(|| format!("S11: a second one of {single:?}"));
+        let violation = second.then(|| format!("INV-11: a second one of {single:?}"));
         self.singles.insert(uid, single);
         violation
     }
 
-    /// S7 at rest: a verdict that stands is said.
+    /// INV-7 at rest: a verdict that stands is said.
     pub fn untold_verdicts(&self) -> Vec<String> {
         let at_rest = |set: &&Set| !set.deleting && !set.outdated && set.applied >= set.wanted;
         let untold = |(uid, set): (&String, &Set)| {
             let verdict = self.standing_verdict(uid, set.applied)?;
             let Set { name, applied, .. } = set;
             Some(format!(
-                "S7: {name} is not Outdated at revision {applied}, though {verdict:?} is rejected"
+                "INV-7: {name} is not Outdated at revision {applied}, though {verdict:?} is rejected"
             ))
         };
         let sets = self.sets.iter().filter(|(_, set)| at_rest(set));
@@ -261,7 +261,7 @@ impl Ledger {
         }
     }
 
-    /// S8: the applied revision never moves backwards, nor before its cleanup is done.
+    /// INV-8: the applied revision never moves backwards, nor before its cleanup is done.
     fn check_applied(
         &self,
         uid: &str,
@@ -271,7 +271,9 @@ impl Ledger {
     ) -> Option<String> {
         let (old, new) = (before.applied, after.applied);
         if new < old {
-            return Some(format!("S8: the applied revision goes from {old} to {new}"));
+            return Some(format!(
+                "INV-8: the applied revision goes from {old} to {new}"
+            ));
         }
         if new == old {
             return None;
@@ -283,10 +285,10 @@ impl Ledger {
             .filter(|runner| !self.has_job_by_service(runner, service))
             .map(|runner| runner.name.as_str())
             .collect();
-        (!idle.is_empty()).then(|| format!("S8: revision {new} is applied beside idle {idle:?}"))
+        (!idle.is_empty()).then(|| format!("INV-8: revision {new} is applied beside idle {idle:?}"))
     }
 
-    /// S7: `Outdated` follows from a verdict about the applied revision, and no other; and
+    /// INV-7: `Outdated` follows from a verdict about the applied revision, and no other; and
     /// `Running` is not said while one stands.
     fn check_verdict(
         &self,
@@ -302,7 +304,7 @@ impl Ledger {
                 .any(|(_, runner)| runner.rejected.is_some() && runner.revision >= applied);
             let new = !before.outdated || applied > before.applied;
             return (new && !ever)
-                .then(|| format!("S7: Outdated without a verdict about revision {applied}"));
+                .then(|| format!("INV-7: Outdated without a verdict about revision {applied}"));
         }
         if self.stands_in && after.wanted > after.applied {
             // where the revision has no field, it is applied in a second request
@@ -314,7 +316,7 @@ impl Ledger {
             .standing_verdict(uid, applied)
             .filter(|_| said && new)?;
         Some(format!(
-            "S7: Running at revision {applied}, though {verdict:?} is rejected"
+            "INV-7: Running at revision {applied}, though {verdict:?} is rejected"
         ))
     }
 
@@ -389,7 +391,7 @@ impl Ledger {
         }
     }
 
-    /// S2: no runner is made for a job that has ended. A wish counts on the runners that are
+    /// INV-2: no runner is made for a job that has ended. A wish counts on the runners that are
     /// there when it is written: what they give up by finishing is not theirs who come later.
     fn check_creation(&self, uid: &str, service: Option<&ActionsService>) -> Option<String> {
         let set = self.sets.get(uid)?;
@@ -411,7 +413,7 @@ impl Ledger {
             replicas, patch, ..
         } = &set.wish;
         Some(format!(
-            "S2: {alive} runners under patch {patch} for {replicas} replicas, of which \
+            "INV-2: {alive} runners under patch {patch} for {replicas} replicas, of which \
              {given_up:?} have been served"
         ))
     }
@@ -450,7 +452,7 @@ impl Ledger {
 
     // === scale sets ===
 
-    /// S7 above: only a runner set that is rejected as a whole parks its scale set.
+    /// INV-7 above: only a runner set that is rejected as a whole parks its scale set.
     fn take_scale_set(
         &mut self,
         change: &ChangeInfo<'_>,
@@ -471,7 +473,7 @@ impl Ledger {
         let mut sets = self.sets.values();
         let set = sets.find(|set| set.namespace == namespace && set.name == name);
         if let Some(set) = set.filter(|set| !set.outdated || set.applied < set.wanted) {
-            found.push(format!("S7: {name} is parked under {set:?}"));
+            found.push(format!("INV-7: {name} is parked under {set:?}"));
         }
     }
 

@@ -1,4 +1,4 @@
-//! What the tests apply: the fixture of `../shared/scenarios`, and what real charts render.
+//! What the tests apply: the fixture of all scenarios, and what real charts render.
 
 use impresario::simulation::cluster::CONTROLLER_NAMESPACE;
 use k8s_openapi::api::core::v1::Secret;

@@ -381,7 +381,7 @@ impl Stage {
         }
     }
 
-    /// G4: after rest, a minute of silence.
+    /// INV-14: after rest, a minute of silence.
     #[track_caller]
     pub fn assert_at_rest(&self) -> impl Future<Output = ()> {
         let at = std::panic::Location::caller();
@@ -563,7 +563,7 @@ impl Stage {
         }
     }
 
-    /// S10: nothing belongs to a runner that is not there (any more).
+    /// INV-10: nothing belongs to a runner that is not there (any more).
     #[track_caller]
     pub fn assert_nothing_left_over_beside_runners(&self) -> impl Future<Output = ()> {
         let at = std::panic::Location::caller();

@@ -1,5 +1,5 @@
 //! Stands between the controller and the embedded servers: writes down what it is asked to
-//! write and to call, checks the invariants of `quality.md` at each of its writes, and makes
+//! write and to call, checks the invariants of `docs/invariants.md` at each of its writes, and makes
 //! trouble at a chosen one: kills the controller, or takes the answer away.
 
 use std::collections::BTreeSet;
@@ -498,7 +498,7 @@ impl Books {
         }
     }
 
-    /// S1: a runner that has a job at the service, and whose container runs or may run, keeps its
+    /// INV-1: a runner that has a job at the service, and whose container runs or may run, keeps its
     /// pod. No time makes that otherwise, nor does a deletion by a person: the service has not
     /// agreed to that while it has the job.
     fn works_by_service(&self, api: &ApiServer, write: &Write) -> Option<String> {
@@ -514,7 +514,7 @@ impl Books {
         let works = runner.job.is_some() || self.with_job.contains(&runner.id);
         (ends && works && is_alive(&pod)).then(|| {
             let id = runner.id;
-            format!("S1: {write:?}, while runner {id} has a job at the service")
+            format!("INV-1: {write:?}, while runner {id} has a job at the service")
         })
     }
 }
@@ -532,7 +532,7 @@ impl actions_service::Interceptor for Warden {
         if id == 0 {
             books
                 .violations
-                .push("G3: runner 0 is to be removed".to_owned());
+                .push("INV-13: runner 0 is to be removed".to_owned());
         }
         let still_running = "JobStillRunningException";
         let refusal = || Refusal::new(400, still_running, "The runner has a job.").into();

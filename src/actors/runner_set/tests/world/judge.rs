@@ -71,8 +71,8 @@ impl World {
         names
     }
 
-    /// Never more runners than the newest `replicas` allows (S3), and none for a job that is
-    /// done (S2).
+    /// Never more runners than the newest `replicas` allows (INV-3), and none for a job that is
+    /// done (INV-2).
     pub(super) fn judge_creation(&mut self, name: &str) {
         let set = self.set();
         let replicas = set.spec.replicas.unwrap_or(0);
