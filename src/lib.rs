@@ -19,7 +19,7 @@
 pub mod actions;
 pub mod actors;
 pub mod api;
-pub mod clock;
+pub use wall_clock as clock;
 pub mod command;
 pub mod keep_alive;
 pub mod kube_io;

@@ -14,9 +14,6 @@ use kube::runtime::wait::await_condition;
 use kube::{Api, Client};
 use serde_json::{Map, Value, json};
 
-#[allow(dead_code, reason = "each test file uses a part of it")]
-mod support;
-
 /// Largest annotation, and so the largest object that client-side apply takes.
 const ANNOTATION_LIMIT: usize = 262_144;
 
@@ -256,7 +253,7 @@ fn explain_has_words_for_every_field_of_ours() {
 
 #[tokio::test]
 async fn a_real_server_serves_them_and_judges_by_them() {
-    let Some(server) = support::envtest::start().await else {
+    let Some(server) = real_kube::envtest::start().await else {
         return;
     };
     let client = server.client.clone();
@@ -329,7 +326,7 @@ async fn install(client: &Client) {
     let create = PostParams::default();
     for crd in crds() {
         let name = crd.metadata.name.clone().unwrap();
-        let crd = support::envtest::crd_for_old_server(json!(crd));
+        let crd = real_kube::envtest::crd_for_old_server(json!(crd));
         let crd = serde_json::from_value(crd).unwrap();
         definitions.create(&create, &crd).await.unwrap();
         await_condition(definitions.clone(), &name, is_crd_established())

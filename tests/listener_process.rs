@@ -5,11 +5,11 @@ use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
+use embedded_kube::{ApiServer, ApiServerOptions};
 use impresario::actions::{Client, ClientOptions, TransportOptions};
 use impresario::api::{ConfigUrl, Credentials, EphemeralRunnerSet, EphemeralRunnerSetSpec, crds};
 use impresario::clock::Clock;
 use impresario::simulation::actions_service::{ActionsService, JobSpec, Options};
-use impresario::simulation::api_server::{ApiServer, ApiServerOptions};
 use kube::Api;
 use kube::api::PostParams;
 use serde_json::{Value, json};

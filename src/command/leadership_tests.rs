@@ -16,8 +16,8 @@ use crate::kube_io::late_client::{Delays, delays, in_time, late};
 use crate::kube_io::{KubeIo, Limiter};
 use crate::messages::{KubeRequest, Object};
 use crate::metrics::Metrics;
-use crate::simulation::api_server::faults::{ChangeInfo, Interceptor};
-use crate::simulation::api_server::{ApiServer, ApiServerOptions};
+use embedded_kube::faults::{ChangeInfo, Interceptor};
+use embedded_kube::{ApiServer, ApiServerOptions};
 
 /// Writes down who held the lease when who wrote.
 #[derive(Clone, Default)]

@@ -1,11 +1,10 @@
 //! Applying manifests to an embedded API server, as `kubectl apply` would.
 
 use bytes::Bytes;
+use embedded_kube::ApiServer;
 use http::Request;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
-
-use super::api_server::ApiServer;
 
 /// A manifest was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -10,15 +10,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use embedded_kube::kubelet::{Kubelet, KubeletOptions, NODE};
+use embedded_kube::{Admission, ApiServer, ApiServerOptions, Snapshot, faults};
 use serde_json::{Value, json};
 use tokio::task::{JoinHandle, LocalSet};
 
+use super::FAULT_ANNOTATION;
 use super::actions_service::{self, ActionsService};
-use super::api_server::admission::Admission;
-use super::api_server::{ApiServer, ApiServerOptions, Snapshot, faults};
 pub use super::apply::ApplyError;
 use super::key_vault::KeyVault;
-use super::kubelet::{Kubelet, KubeletOptions, NODE};
 use super::programs::{ListenerBook, SimulatedPrograms};
 use crate::actions::{Clients, ClientsOptions, Transports, UserAgent};
 use crate::actors::{
@@ -93,7 +93,10 @@ impl ClusterOptions {
         Self {
             clock,
             seed,
-            kubelet: KubeletOptions::default(),
+            kubelet: KubeletOptions {
+                fault_annotation: Some(FAULT_ANNOTATION),
+                ..KubeletOptions::default()
+            },
             sign_in: Duration::from_millis(150),
             poll: Duration::from_secs(50),
             settings: ControllerSettings {
@@ -295,7 +298,9 @@ impl Cluster {
             Some(vault) => vault.transports(actions.transports()),
             None => actions.transports(),
         };
+        let kubelet_client = api.client_as("system:kubelet", &["system:masters"]);
         let programs = SimulatedPrograms {
+            kubelet_client: kubelet_client.clone(),
             listener_metrics: listener_metrics.clone(),
             api: api.clone(),
             actions: actions.clone(),
@@ -304,7 +309,7 @@ impl Cluster {
             sign_in: options.sign_in,
         };
         let kubelet = Kubelet::new(
-            api.client_as("system:kubelet", &["system:masters"]),
+            kubelet_client,
             options.clock.clone(),
             options.kubelet,
             Rc::new(programs),

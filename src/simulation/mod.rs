@@ -2,12 +2,10 @@
 //! process.
 
 pub mod actions_service;
-// its fields are named as Kubernetes names them
-#[allow(missing_docs)]
-pub mod api_server;
 mod apply;
 pub mod cluster;
-mod http1;
 pub mod key_vault;
-pub mod kubelet;
 mod programs;
+
+/// Annotation of a pod that asks for a fault, as `impresario.dev/fault: exit=7`.
+pub const FAULT_ANNOTATION: &str = "impresario.dev/fault";

@@ -7,9 +7,6 @@ mod logged;
 #[path = "../support/stage/mod.rs"]
 #[allow(dead_code, reason = "shared with other tests, which use other parts")]
 mod stage;
-#[path = "../support/mod.rs"]
-#[allow(dead_code, reason = "shared with other tests, which use other parts")]
-mod support;
 
 use std::time::Duration;
 

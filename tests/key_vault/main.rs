@@ -14,9 +14,6 @@ mod scene;
     reason = "shared with other tests, which use other parts"
 )]
 mod stage;
-#[path = "../support/mod.rs"]
-#[allow(dead_code, reason = "shared with other tests, which use other parts")]
-mod support;
 mod tenants;
 mod whole_program;
 mod world;

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::recorded::{MASTER, NAMESPACE, POOL, RELEASE, Recorded};
 use crate::stage::{Stage, play, play_live};
-use crate::support::envtest;
+use real_kube::envtest;
 
 #[test]
 fn the_pool_of_the_release_goes_on_and_its_old_set_goes() {

@@ -17,7 +17,7 @@ use crate::permissions::{delete_namespace, until_namespace_is_gone};
 use crate::recorded::{bind_to_ours, give_rights};
 use crate::stage::manifests::{RUN, SET, TOKEN, apply, fixture, namespace, older_crds, rendered};
 use crate::stage::{Stage, play, play_live};
-use crate::support::envtest;
+use real_kube::envtest;
 
 /// The controller's chart at its defaults, and for one namespace only.
 const CHARTS: [(&str, Option<&str>); 2] = [

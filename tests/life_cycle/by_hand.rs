@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{Pod, Secret};
 
 use crate::stage::manifests::{RUN, binding, namespace, rights};
 use crate::stage::{Stage, play, play_live};
-use crate::support::envtest;
+use real_kube::envtest;
 
 #[test]
 fn a_life_cycle_on_the_embedded_api_server() {

@@ -17,9 +17,6 @@ mod scaling;
 #[path = "../support/stage/mod.rs"]
 #[allow(dead_code, reason = "shared with other tests, which use other parts")]
 mod stage;
-#[path = "../support/mod.rs"]
-#[allow(dead_code, reason = "shared with other tests, which use other parts")]
-mod support;
 mod take_over;
 mod trouble;
 mod watching;

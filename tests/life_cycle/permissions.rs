@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::stage::manifests::{RUN, SET, apply, binding, fixture, namespace, rights};
 use crate::stage::{Stage, play, play_live};
-use crate::support::envtest;
+use real_kube::envtest;
 
 /// The binding that gives the controller its rights where the runners are.
 const BINDING: &str = "impresario-controller";

@@ -113,7 +113,7 @@ fn a_restore_is_noticed_also_when_the_versions_have_caught_up() {
             let note = serde_json::json!({"metadata": {"annotations": {"n": round.to_string()}}});
             let node = kube::Api::<k8s_openapi::api::core::v1::Node>::all(stage.client.clone());
             let patch = kube::api::Patch::Merge(note);
-            let name = impresario::simulation::kubelet::NODE;
+            let name = embedded_kube::kubelet::NODE;
             node.patch(name, &kube::api::PatchParams::default(), &patch)
                 .await
                 .unwrap();

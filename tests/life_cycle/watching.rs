@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use impresario::simulation::api_server::faults::{
+use embedded_kube::ApiError;
+use embedded_kube::Verb;
+use embedded_kube::faults::{
     ChangeInfo, EventFate, EventInfo, Interceptor, Outcome, RequestFate, RequestInfo,
 };
-use impresario::simulation::api_server::http::Verb;
-use impresario::simulation::api_server::status::ApiError;
 use impresario::simulation::cluster::CONTROLLER_NAMESPACE;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::DeleteParams;

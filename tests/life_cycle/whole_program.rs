@@ -271,7 +271,7 @@ async fn release<K: Known>(stage: &Stage) -> usize {
 
 #[test]
 fn a_listener_that_is_evicted_is_replaced_once() {
-    use impresario::simulation::kubelet::PodFault;
+    use embedded_kube::kubelet::PodFault;
     play(async || {
         let stage = Stage::whole(7).await;
         stage.settled_fixture(1, 3).await;

@@ -6,6 +6,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use embedded_kube::ApiError;
+use embedded_kube::faults::{
+    Interceptor, NoFaults, Outcome as ApiOutcome, RequestFate, RequestInfo,
+};
+use embedded_kube::{ApiServer, ApiServerOptions};
 use impresario::actions::{Client, ClientOptions, TransportOptions};
 use impresario::api::{
     ConfigUrl, Credentials, EphemeralRunner, EphemeralRunnerSet, EphemeralRunnerSetSpec,
@@ -15,11 +20,6 @@ use impresario::clock::Clock;
 use impresario::listener::{Health, ListenerEnv, ListenerError, ListenerMetrics, run};
 use impresario::messages::JitConfig;
 use impresario::simulation::actions_service::{self, ActionsService, Fault, Outcome};
-use impresario::simulation::api_server::faults::{
-    Interceptor, NoFaults, Outcome as ApiOutcome, RequestFate, RequestInfo,
-};
-use impresario::simulation::api_server::status::ApiError;
-use impresario::simulation::api_server::{ApiServer, ApiServerOptions};
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use prometheus::TextEncoder;

@@ -14,8 +14,5 @@ mod set_back;
     reason = "shared with other tests, which use other parts"
 )]
 mod stage;
-#[path = "../support/mod.rs"]
-#[allow(dead_code, reason = "shared with other tests, which use other parts")]
-mod support;
 mod unmoved;
 mod watched;

@@ -11,9 +11,9 @@ use serde_json::json;
 use crate::changes::{self, documents};
 use crate::stage::manifests::{RUN, SET, binding, namespace, rights};
 use crate::stage::{Stage, play_live};
-use crate::support::envtest;
 use crate::unmoved::{injected, mark, move_pod, respelled, templates};
 use crate::watched::{Watched, name, pod};
+use real_kube::envtest;
 
 #[test]
 fn each_drift_makes_the_pod_again_once() {

@@ -3,10 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use embedded_kube::faults::{EventFate, EventInfo, Interceptor, RequestFate, RequestInfo};
 use impresario::api::{AutoscalingListener, AutoscalingRunnerSet, EphemeralRunnerSet};
-use impresario::simulation::api_server::faults::{
-    EventFate, EventInfo, Interceptor, RequestFate, RequestInfo,
-};
 use impresario::simulation::cluster::CONTROLLER_NAMESPACE;
 use kube::ResourceExt;
 use serde_json::json;

@@ -1,7 +1,7 @@
 //! None of these has the pod made again, or anything written at all.
 
+use embedded_kube::Admission;
 use impresario::api::{AutoscalingListener, EphemeralRunnerSet};
-use impresario::simulation::api_server::admission::Admission;
 use impresario::simulation::cluster::CONTROLLER_NAMESPACE;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};

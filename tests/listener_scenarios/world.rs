@@ -5,14 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use embedded_kube::Verb;
+use embedded_kube::faults::{EventFate, EventInfo, Interceptor, RequestFate, RequestInfo};
+use embedded_kube::kubelet::PodFault;
 use impresario::actions::{Client, ClientOptions, TransportOptions};
 use impresario::api::{AutoscalingListener, ConfigUrl, Credentials};
-use impresario::simulation::api_server::faults::{
-    EventFate, EventInfo, Interceptor, RequestFate, RequestInfo,
-};
-use impresario::simulation::api_server::http::Verb;
 use impresario::simulation::cluster::CONTROLLER_NAMESPACE;
-use impresario::simulation::kubelet::PodFault;
 use kube::ResourceExt;
 
 use crate::stage::Stage;

@@ -4,11 +4,11 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use impresario::simulation::actions_service::{self, CallInfo, Fault, Refusal};
-use impresario::simulation::api_server::faults::{
+use embedded_kube::ApiError;
+use embedded_kube::faults::{
     ChangeInfo, EventFate, EventInfo, Interceptor, Outcome, RequestFate, RequestInfo,
 };
-use impresario::simulation::api_server::status::ApiError;
+use impresario::simulation::actions_service::{self, CallInfo, Fault, Refusal};
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use tokio::sync::Notify;

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
+use embedded_kube::ApiError;
 use impresario::api::{AutoscalingRunnerSet, AutoscalingRunnerSetPhase, EphemeralRunnerSet};
-use impresario::simulation::api_server::status::ApiError;
 use serde_json::Value;
 
 use crate::scenes::revisions;

@@ -9,8 +9,8 @@ use serde_json::Value;
 use crate::older_crds::{self, until_served};
 use crate::stage::manifests::{RUN, binding, namespace, older_crds, our_crds, rights};
 use crate::stage::{Stage, play_live};
-use crate::support::envtest::{self, Env};
 use crate::{changing, parking, recovery};
+use real_kube::envtest::{self, Env};
 
 #[test]
 fn revisions_on_a_real_api_server() {

@@ -14,7 +14,4 @@ mod scenes;
 #[path = "../support/stage/mod.rs"]
 #[allow(dead_code, reason = "shared with other tests, which use other parts")]
 mod stage;
-#[path = "../support/mod.rs"]
-#[allow(dead_code, reason = "shared with other tests, which use other parts")]
-mod support;
 mod unknown_id;

@@ -20,8 +20,8 @@ use serde_json::{Value, json};
 use crate::scenes::{condition, events, is_parked, park, phase, revisions, until_recovered};
 use crate::stage::manifests::{RUN, SET, older_crds, our_crds};
 use crate::stage::{Stage, play};
-use crate::support::envtest::crd_for_old_server;
 use crate::{changing, parking, recovery};
+use real_kube::envtest::crd_for_old_server;
 
 /// What ARC 0.14.2 has no field for.
 const LACKING: [&str; 10] = [

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use embedded_kube::kubelet::PodFault;
 use impresario::api::constants::annotations::RUNNER_SCALE_SET_ID;
 use impresario::api::{
     AutoscalingListener, AutoscalingListenerPhase, AutoscalingRunnerSet, AutoscalingRunnerSetPhase,
@@ -10,7 +11,6 @@ use impresario::api::{
 };
 use impresario::simulation::actions_service::Fault;
 use impresario::simulation::cluster::CONTROLLER_NAMESPACE;
-use impresario::simulation::kubelet::PodFault;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use serde_json::{Value, json};

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use embedded_kube::ApiError;
+use embedded_kube::faults::{Interceptor, Outcome, RequestFate, RequestInfo};
 use impresario::clock::Clock;
-use impresario::simulation::api_server::faults::{Interceptor, Outcome, RequestFate, RequestInfo};
-use impresario::simulation::api_server::status::ApiError;
 use impresario::simulation::cluster::{Cluster, ClusterOptions, RunningController};
 use impresario::simulation::key_vault::KeyVault;
 use prometheus::{Encoder as _, Registry, TextEncoder};

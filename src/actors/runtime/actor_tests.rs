@@ -31,8 +31,8 @@ use crate::messages::{
 };
 use crate::metrics::Metrics;
 use crate::resources::ControllerSettings;
-use crate::simulation::api_server::faults::{Interceptor, NoFaults};
-use crate::simulation::api_server::{ApiServer, ApiServerOptions};
+use embedded_kube::faults::{Interceptor, NoFaults};
+use embedded_kube::{ApiServer, ApiServerOptions};
 
 impl Brief for &'static str {
     fn brief(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

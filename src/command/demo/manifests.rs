@@ -14,8 +14,9 @@ use crate::api::constants::keys;
 use crate::api::{
     AutoscalingRunnerSet, Credentials, ManifestObject, ProxyServerConfig, read_manifests,
 };
+use crate::simulation::FAULT_ANNOTATION;
 use crate::simulation::cluster::Cluster;
-use crate::simulation::kubelet::PodFault;
+use embedded_kube::kubelet::PodFault;
 
 /// The sample that is played when no file is given.
 const SAMPLES: [(&str, &str); 3] = [
@@ -236,7 +237,8 @@ impl LooseEnds<'_> {
         }
         let template = spec.template.metadata.as_ref();
         let annotations = template.and_then(|metadata| metadata.annotations.as_ref());
-        if let Some(Err(error)) = annotations.and_then(PodFault::read) {
+        let fault = annotations.and_then(|annotations| annotations.get(FAULT_ANNOTATION));
+        if let Some(Err(error)) = fault.map(|fault| fault.parse::<PodFault>()) {
             found.push(format!("spec.template.metadata.annotations: {error}"));
         }
         let tls = spec.github_server_tls.as_ref();

@@ -9,7 +9,7 @@ use super::Stage;
 use crate::api::constants::{LISTENER_CONTAINER, labels};
 use crate::api::{AutoscalingRunnerSet, EphemeralRunner, EphemeralRunnerPhase};
 use crate::simulation::actions_service::JobState;
-use crate::simulation::api_server::ApiServer;
+use embedded_kube::ApiServer;
 
 /// How many events are kept for the view.
 const EVENTS: usize = 50;

@@ -12,7 +12,7 @@ use tokio::task::LocalSet;
 use super::*;
 use crate::clock::Timestamp;
 use crate::kube_io::late_client::{Delays, delays, in_time, late};
-use crate::simulation::api_server::{ApiServer, ApiServerOptions};
+use embedded_kube::{ApiServer, ApiServerOptions};
 
 struct Stage {
     server: ApiServer,

@@ -88,8 +88,7 @@ impl ActionsService {
             service: self,
             runners: Arc::default(),
         };
-        crate::simulation::http1::serve(listener, move |request| alone.clone().receive(request))
-            .await
+        embedded_http::serve(listener, move |request| alone.clone().receive(request)).await
     }
 
     /// Plays all runners: starts each that is registered, as a cluster would.

@@ -15,7 +15,6 @@ use tokio::net::TcpListener;
 
 use super::ActionsService;
 use crate::actions::{Transport, TransportError, TransportErrorKind, TransportOptions, Transports};
-use crate::simulation::http1;
 
 /// A request that gets no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -48,7 +47,7 @@ impl ActionsService {
     ///
     /// When the port cannot be listened on any more.
     pub async fn serve(self, listener: TcpListener) -> io::Result<Infallible> {
-        http1::serve(listener, move |request| self.clone().receive(request)).await
+        embedded_http::serve(listener, move |request| self.clone().receive(request)).await
     }
 
     pub(super) async fn receive(
@@ -66,8 +65,8 @@ impl ActionsService {
 /// A request with its body.
 pub(super) async fn whole(
     request: Request<Incoming>,
-) -> Result<Request<Bytes>, http1::BodyProblem> {
-    http1::whole(request, LARGEST_BODY).await
+) -> Result<Request<Bytes>, embedded_http::BodyError> {
+    embedded_http::read_whole(request, LARGEST_BODY).await
 }
 
 fn too_large() -> Response<Bytes> {

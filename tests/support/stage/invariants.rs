@@ -1,8 +1,8 @@
 //! Invariants that what is stored shows, looked at before a write takes effect.
 
+use embedded_kube::ApiServer;
 use impresario::api::{EphemeralRunner, EphemeralRunnerPhase, EphemeralRunnerSet};
 use impresario::clock::Timestamp;
-use impresario::simulation::api_server::ApiServer;
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::ResourceExt;
 

@@ -19,6 +19,7 @@ use std::fmt::{Debug, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
+use embedded_kube::Snapshot;
 use impresario::api::stand_in::{decode, stand_ins};
 use impresario::api::{
     AutoscalingListener, AutoscalingRunnerSet, EphemeralRunner, EphemeralRunnerSet,
@@ -26,7 +27,6 @@ use impresario::api::{
 use impresario::clock::Clock;
 use impresario::resources::ControllerSettings;
 use impresario::simulation::actions_service::{self, ActionsService, JobSpec, JobState};
-use impresario::simulation::api_server::Snapshot;
 use impresario::simulation::cluster::{
     CONTROLLER_NAMESPACE, Cluster, ClusterOptions, ControllerWorld, RunningController,
 };

@@ -6,14 +6,14 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use embedded_kube::ApiError;
+use embedded_kube::ApiServer;
+use embedded_kube::faults::{
+    ChangeInfo, EventFate, EventInfo, Interceptor, Outcome, RequestFate, RequestInfo,
+};
 use impresario::api::EphemeralRunner;
 use impresario::clock::Clock;
 use impresario::simulation::actions_service::{self, ActionsService, CallInfo, Fault, Refusal};
-use impresario::simulation::api_server::ApiServer;
-use impresario::simulation::api_server::faults::{
-    ChangeInfo, EventFate, EventInfo, Interceptor, Outcome, RequestFate, RequestInfo,
-};
-use impresario::simulation::api_server::status::ApiError;
 use impresario::simulation::cluster::CONTROLLER_NAMESPACE;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;

@@ -5,7 +5,7 @@ use super::*;
 use crate::actors::runner_set::RunnerSetMachine;
 use crate::actors::runtime::mailbox::{Timed, Waiting};
 use crate::messages::{Launch, Refusal, RunnerReport, RunnerState};
-use crate::simulation::api_server::faults::{Interceptor, RequestFate, RequestInfo};
+use embedded_kube::faults::{Interceptor, RequestFate, RequestInfo};
 
 /// Answers after half a minute, which is longer than an actor is down.
 struct Slow;

@@ -1,3 +1,0 @@
-//! What the tests of this folder share.
-
-pub mod envtest;
