@@ -11,6 +11,7 @@ use super::effect::{Effect, NoDirective};
 use super::input::{Input, NoReport};
 use super::kube::{KubeAnswer, KubeError, KubeRequest};
 use super::object::KubeObject;
+use super::reason::Reason;
 use super::scale_set::{
     ListenerCommand, ListenerDirective, ListenerReport, RunnerCommand, RunnerDirective,
     RunnerReport, RunnerSetDirective, RunnerSetReport, ScaleSetDirective,
@@ -251,9 +252,9 @@ impl Brief for RunnerCommand {
 }
 
 /// Why something is as it is: the word alone, since the sentence is on the object.
-fn reason(reason: Option<&(String, String)>, f: &mut Formatter<'_>) -> fmt::Result {
+fn reason(reason: Option<&Reason>, f: &mut Formatter<'_>) -> fmt::Result {
     match reason {
-        Some((word, _)) => write!(f, " {word}"),
+        Some(reason) => write!(f, " {}", reason.code),
         None => Ok(()),
     }
 }

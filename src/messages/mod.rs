@@ -10,6 +10,7 @@ mod effect;
 mod input;
 mod kube;
 mod object;
+pub mod reason;
 mod scale_set;
 
 pub use actions::{
@@ -21,6 +22,7 @@ pub use effect::{Effect, EventNote, EventSeverity, NoDirective, Tally};
 pub use input::{Input, NoReport};
 pub use kube::{KubeAnswer, KubeError, KubeErrorKind, KubeRequest};
 pub use object::{Kind, KubeObject, Object, ObjectRef};
+pub use reason::{Reason, codes};
 pub use scale_set::{
     Launch, ListenerCommand, ListenerDirective, ListenerReport, Refusal, Rejected, RunnerCommand,
     RunnerCounts, RunnerDirective, RunnerReport, RunnerSetDirective, RunnerSetReport, RunnerState,

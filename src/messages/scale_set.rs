@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use super::object::{Object, ObjectRef};
+use super::reason::Reason;
 use crate::api::{AutoscalingListener, EphemeralRunner, EphemeralRunnerSet};
 use crate::clock::Timestamp;
 
@@ -62,11 +63,10 @@ pub struct ListenerReport {
     pub has_pod: bool,
     /// Whether the listener container runs and the pod was built from the current config.
     pub ready: bool,
-    /// Why it is not ready, or why the pod was last made again: one word and a sentence.
-    pub reason: Option<(String, String)>,
-    /// What a person has to mend in what its Secrets are made from, whether it runs or not: one
-    /// word and a sentence.
-    pub problem: Option<(String, String)>,
+    /// Why it is not ready, or why the pod was last made again.
+    pub reason: Option<Reason>,
+    /// What a person has to mend in what its Secrets are made from, whether it runs or not.
+    pub problem: Option<Reason>,
     /// Names the last end of a listener that says that the Actions service does not know the scale
     /// set, or makes it likely: whether that is so has to be found out.
     pub missed_scale_set: Option<String>,
@@ -94,8 +94,8 @@ pub struct RunnerSetReport {
     pub set: Option<Arc<EphemeralRunnerSet>>,
     /// How many runners there are, by state.
     pub counts: RunnerCounts,
-    /// What keeps runners from being made or from getting ready: one word and a sentence.
-    pub problem: Option<(String, String)>,
+    /// What keeps runners from being made or from getting ready.
+    pub problem: Option<Reason>,
     /// A runner that was rejected for its version under the applied revision.
     pub rejected: Option<Rejected>,
 }
@@ -203,8 +203,8 @@ pub struct RunnerReport {
     pub ready: bool,
     /// The answer to [`RunnerCommand::Release`] of a runner that stays, once.
     pub refused: Option<Refusal>,
-    /// Why it failed, was rejected, or does not get ready: one word and a sentence.
-    pub reason: Option<(String, String)>,
+    /// Why it failed, was rejected, or does not get ready.
+    pub reason: Option<Reason>,
 }
 
 /// How far a runner is on its way to a pod.
@@ -223,8 +223,8 @@ pub enum Launch {
 pub enum Refusal {
     /// The service has given it a job.
     Busy,
-    /// The service could not be asked, for want of usable credentials: one word and a sentence.
-    NotAsked(String, String),
+    /// The service could not be asked, for want of usable credentials.
+    NotAsked(Reason),
 }
 
 /// Where a runner stands, seen from its runner set.

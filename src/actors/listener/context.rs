@@ -1,14 +1,14 @@
 //! One step of a listener: what its requests are called, and what it notes on its way.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::hash::Hash;
 
 use super::state::ListenerMachine;
 use crate::actors::core::cached::{Cached, FREELY, Verb};
 use crate::actors::core::step_context::StepContext;
-use crate::messages::{
-    Effect, KubeErrorKind, KubeObject, KubeRequest, ListenerReport, ObjectRef, Tally,
-};
+use crate::messages::reason::code_of_request;
+use crate::messages::{Effect, KubeObject, KubeRequest, ListenerReport, ObjectRef, Reason, Tally};
 
 /// Names a request of a listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub type ListenerContext = StepContext<ListenerMachine>;
 #[derive(Debug, Default)]
 pub struct ListenerNotes {
     /// What keeps the listener from running: the first thing found.
-    pub trouble: Option<(String, String)>,
+    pub trouble: Option<Reason>,
     /// Whether newer copies of the sources are on their way: what is made now would be
     /// out of date.
     pub reading: bool,
@@ -94,16 +94,16 @@ impl ListenerContext {
     }
 
     /// Keeps the first trouble.
-    pub fn trouble(&mut self, reason: &str, message: impl Into<String>) {
+    pub fn trouble(&mut self, code: impl Into<Cow<'static, str>>, message: impl Into<String>) {
         if self.notes.trouble.is_none() {
-            self.notes.trouble = Some((reason.to_owned(), message.into()));
+            self.notes.trouble = Some(Reason::new(code, message));
         }
     }
 
     /// Tells why a request about an object fails, if it does.
     pub fn trouble_with<T: KubeObject>(&mut self, cached: &Cached<T>, target: &ObjectRef) {
         if let Some(error) = cached.last_error() {
-            self.trouble(word(error.kind), format!("{target}: {error}"));
+            self.trouble(code_of_request(error.kind), format!("{target}: {error}"));
         }
     }
 
@@ -120,20 +120,5 @@ impl ListenerContext {
     /// Tells the scale set.
     pub fn report(&mut self, report: ListenerReport) {
         self.push(Effect::Report(report));
-    }
-}
-
-/// One word for the reason of a condition.
-const fn word(kind: KubeErrorKind) -> &'static str {
-    match kind {
-        KubeErrorKind::Forbidden => "Forbidden",
-        KubeErrorKind::Invalid => "Invalid",
-        KubeErrorKind::QuotaExceeded => "QuotaExceeded",
-        KubeErrorKind::NamespaceTerminating => "NamespaceTerminating",
-        KubeErrorKind::Unavailable | KubeErrorKind::Unanswered => "ApiServerUnavailable",
-        KubeErrorKind::NotFound
-        | KubeErrorKind::AlreadyExists
-        | KubeErrorKind::Conflict
-        | KubeErrorKind::Other => "RequestFailed",
     }
 }

@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::{
 use crate::actors::core::redact::redact_for_display;
 use crate::api::constants::{LISTENER_CONTAINER, SCALE_SET_GONE_EXIT_CODE};
 use crate::clock::Timestamp;
+use crate::messages::Reason;
 
 /// How a pod is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,7 +18,7 @@ pub enum Health {
     /// It will not run any more, or is not to be started again by its node.
     Ended(End),
     /// It does not run yet, for that reason if one is known.
-    Starting(Option<(String, String)>),
+    Starting(Option<Reason>),
     /// The listener runs.
     Running {
         /// Since when, if that is known.
@@ -251,7 +252,7 @@ fn failed_init_container(status: &PodStatus) -> Option<String> {
 }
 
 /// What a pod that starts is waiting for, where that is more than a matter of seconds.
-fn waits_for(status: &PodStatus, state: Option<&ContainerState>) -> Option<(String, String)> {
+fn waits_for(status: &PodStatus, state: Option<&ContainerState>) -> Option<Reason> {
     let waiting = state.and_then(|state| state.waiting.as_ref());
     if let Some(waiting) = waiting
         && let Some(reason) = &waiting.reason
@@ -259,7 +260,7 @@ fn waits_for(status: &PodStatus, state: Option<&ContainerState>) -> Option<(Stri
         && reason != "PodInitializing"
     {
         let message = waiting.message.clone();
-        return Some((
+        return Some(Reason::new(
             reason.clone(),
             message.unwrap_or_else(|| "the listener waits".to_owned()),
         ));
@@ -269,7 +270,7 @@ fn waits_for(status: &PodStatus, state: Option<&ContainerState>) -> Option<(Stri
     (scheduled.status == "False").then(|| {
         let reason = scheduled.reason.clone();
         let message = scheduled.message.clone();
-        (
+        Reason::new(
             reason.unwrap_or_else(|| "Unschedulable".to_owned()),
             message.unwrap_or_else(|| "no node takes the listener's pod".to_owned()),
         )

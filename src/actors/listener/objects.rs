@@ -14,7 +14,7 @@ use crate::actors::core::cached::{Cached, Presence, Verb};
 use crate::actors::core::ownership::{Ownership, owner_patch, ownership};
 use crate::api::AutoscalingListener;
 use crate::api::constants::labels;
-use crate::messages::{EventSeverity, KubeObject, KubeRequest, ObjectRef};
+use crate::messages::{EventSeverity, KubeObject, KubeRequest, ObjectRef, codes};
 use crate::resources::metadata_patch;
 use crate::semantic::deep_equal;
 
@@ -148,9 +148,14 @@ pub fn may_keep<T: KubeObject>(
                  way: remove or rename it"
             );
             if ctx.is_news(&message) {
-                ctx.event(al, EventSeverity::Warning, "ForeignObject", message.clone());
+                ctx.event(
+                    al,
+                    EventSeverity::Warning,
+                    codes::FOREIGN_OBJECT,
+                    message.clone(),
+                );
             }
-            ctx.trouble("ForeignObject", message);
+            ctx.trouble(codes::FOREIGN_OBJECT, message);
             ctx.poll(slot, part, &target, &uid);
             false
         }

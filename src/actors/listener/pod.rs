@@ -18,7 +18,7 @@ use crate::actors::core::difference::Difference;
 use crate::api::AutoscalingListener;
 use crate::api::constants::annotations::LISTENER_CONFIG_RESOURCE_VERSION as CONFIG_VERSION;
 use crate::clock::Timestamp;
-use crate::messages::{EventSeverity, Kind, KubeObject, KubeRequest, ObjectRef};
+use crate::messages::{EventSeverity, Kind, KubeObject, KubeRequest, ObjectRef, Reason, codes};
 use crate::resources::listener_pod;
 use crate::semantic::drift;
 
@@ -86,12 +86,13 @@ impl ListenerMachine {
             self.restarts.may_build_from(from, same_content);
         }
         if !self.restarts.may_create(ctx.now, &mut ctx.wake) {
-            let (reason, message) = self.restarts.reason().cloned().unwrap_or_default();
             let next = self.restarts.next().unwrap_or(ctx.now);
-            ctx.trouble(
-                &reason,
-                format!("{message}; the pod is made again at {next:.0}"),
-            );
+            if let Some(Reason { code, message }) = self.restarts.reason().cloned() {
+                ctx.trouble(
+                    code,
+                    format!("{message}; the pod is made again at {next:.0}"),
+                );
+            }
             return;
         }
         let Some(version) = config.filter(|_| !ctx.notes.reading) else {
@@ -124,17 +125,14 @@ impl ListenerMachine {
                     end.cause = Cause::Crash;
                 }
                 self.note_end(al, &uid, &end, ctx);
-                ctx.trouble(&end.reason, end.message);
+                ctx.trouble(end.reason, end.message);
                 let grace = nothing_runs(pod).then_some(0);
                 delete(&mut self.parts.pod, Part::Pod, pod.clone(), grace, ctx);
             }
             Health::Starting(reason) => {
-                let waits = (
-                    "Starting".to_owned(),
-                    "the listener's pod starts".to_owned(),
-                );
-                let (reason, message) = reason.unwrap_or(waits);
-                ctx.trouble(&reason, message);
+                let waits = || Reason::new(codes::STARTING, "the listener's pod starts");
+                let Reason { code, message } = reason.unwrap_or_else(waits);
+                ctx.trouble(code, message);
                 self.correct_pod(al, config, pod, ctx);
             }
             Health::Running { since, before } => {
@@ -354,7 +352,7 @@ fn difference(desired: &Pod, live: &Pod) -> Option<Difference> {
 fn label_of_end(end: &End) -> &'static str {
     match (end.reason.as_str(), end.cause) {
         ("PodDeleted", _) => "deleted",
-        ("NodeLost", _) => "node_lost",
+        (codes::NODE_LOST, _) => "node_lost",
         ("Evicted", _) | (_, Cause::Disruption) => "evicted",
         (_, Cause::ScaleSetGone) => "scale_set_gone",
         (_, Cause::Crash) => "ended",

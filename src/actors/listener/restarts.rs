@@ -10,6 +10,7 @@ use crate::actors::core::backoff::RECREATION;
 use crate::actors::core::wake::Wake;
 use crate::api::AutoscalingListenerStatus;
 use crate::clock::Timestamp;
+use crate::messages::Reason;
 
 /// A pod that was healthy for so long has no history.
 const HEALTHY_AFTER: SignedDuration = SignedDuration::from_mins(10);
@@ -37,7 +38,7 @@ pub struct Restarts {
     /// As what at least the next end counts for its wait.
     least: u32,
     /// Why the last pod was ended or ended by itself: one word and a sentence.
-    reason: Option<(String, String)>,
+    reason: Option<Reason>,
     /// Reason as the status gives it.
     recorded: Option<String>,
     /// Before this no pod is made.
@@ -85,7 +86,7 @@ impl Restarts {
 
     /// Why the last pod went.
     #[must_use]
-    pub const fn reason(&self) -> Option<&(String, String)> {
+    pub const fn reason(&self) -> Option<&Reason> {
         self.reason.as_ref()
     }
 
@@ -257,7 +258,7 @@ impl Restarts {
 
     fn note(&mut self, reason: &str, message: &str) {
         self.recorded = Some(text(reason, message));
-        self.reason = Some((reason.to_owned(), message.to_owned()));
+        self.reason = Some(Reason::new(reason.to_owned(), message));
     }
 }
 

@@ -14,7 +14,7 @@ use super::objects::{Correction, Kept, keep};
 use super::state::ListenerMachine;
 use crate::actors::core::cached::Cached;
 use crate::api::AutoscalingListener;
-use crate::messages::KubeObject;
+use crate::messages::{KubeObject, Reason, codes};
 use crate::resources::{ConfigError, Sources, listener_config_secret, listener_proxy_secret};
 
 /// On the config Secret: resourceVersion of the proxy Secret. The pod takes its proxy variables
@@ -33,9 +33,9 @@ impl ListenerMachine {
         let (proxy, mut desired) = match self.build_secrets(al, sources) {
             Ok(built) => built,
             Err(error) => {
-                let (reason, message) = (word(&error), error.to_string());
-                self.problem = Some((reason.to_owned(), message.clone()));
-                ctx.trouble(reason, message);
+                let reason = Reason::new(code_of(&error), error.to_string());
+                ctx.trouble(reason.code.clone(), reason.message.clone());
+                self.problem = Some(reason);
                 return None;
             }
         };
@@ -97,12 +97,12 @@ impl ListenerMachine {
     }
 }
 
-/// One word for what is wrong with a source.
-const fn word(error: &ConfigError) -> &'static str {
+/// The code of what is wrong with a source.
+const fn code_of(error: &ConfigError) -> &'static str {
     match error {
         ConfigError::Missing { .. } => "SourceMissing",
-        ConfigError::Credentials { .. } => "CredentialsUnusable",
-        _ => "SourceUnusable",
+        ConfigError::Credentials { .. } => codes::CREDENTIALS_UNUSABLE,
+        _ => codes::SOURCE_UNUSABLE,
     }
 }
 

@@ -9,7 +9,7 @@ use super::context::{ListenerContext, ListenerTag};
 use crate::actors::core::backoff::Schedule;
 use crate::clock::Timestamp;
 use crate::messages::{
-    Effect, KubeAnswer, KubeError, KubeErrorKind, KubeRequest, Object, ObjectRef,
+    Effect, KubeAnswer, KubeError, KubeErrorKind, KubeRequest, Object, ObjectRef, Reason,
 };
 use crate::resources::Sources;
 
@@ -97,14 +97,14 @@ impl SourceReader {
         states.any(|state| matches!(state, State::Unread))
     }
 
-    /// A source that may not be read, if there is one: one word and a sentence.
+    /// A source that may not be read, if there is one.
     #[must_use]
-    pub fn refused(&self) -> Option<(String, String)> {
+    pub fn refused(&self) -> Option<Reason> {
         self.known
             .iter()
             .find_map(|(name, source)| match &source.state {
                 State::Failed(error) if error.kind == KubeErrorKind::Forbidden => {
-                    Some((UNREADABLE.to_owned(), unreadable(name, error)))
+                    Some(Reason::new(UNREADABLE, unreadable(name, error)))
                 }
                 _ => None,
             })

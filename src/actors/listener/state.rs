@@ -20,7 +20,7 @@ use crate::api::{AutoscalingListener, AutoscalingListenerPhase};
 use crate::clock::Timestamp;
 use crate::messages::{
     Effect, Input, Kind, KubeAnswer, KubeError, KubeObject, KubeRequest, ListenerCommand,
-    ListenerReport, NoDirective, NoReport, Object, ObjectRef,
+    ListenerReport, NoDirective, NoReport, Object, ObjectRef, Reason,
 };
 use crate::resources::{
     ControllerSettings, listener_config_secret_name, listener_proxy_secret_name, listener_role,
@@ -43,7 +43,7 @@ pub struct ListenerMachine {
     pub(super) parts: Parts,
     pub(super) sources: SourceReader,
     /// What a person has to mend in the sources: one word and a sentence.
-    pub(super) problem: Option<(String, String)>,
+    pub(super) problem: Option<Reason>,
     pub(super) restarts: Restarts,
     /// The last end of a listener that puts in doubt whether the service knows the scale set.
     pub(super) missed_scale_set: Option<String>,

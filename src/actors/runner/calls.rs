@@ -6,7 +6,9 @@ use super::registration::{Call, Removal, Standing};
 use super::view;
 use crate::actors::core::step_context::StepContext;
 use crate::api::EphemeralRunner;
-use crate::messages::{ActionsAnswer, ActionsCall, ActionsError, ActionsRequest, Effect, Refusal};
+use crate::messages::{
+    ActionsAnswer, ActionsCall, ActionsError, ActionsRequest, Effect, Reason, Refusal, codes,
+};
 use crate::resources;
 
 impl RunnerMachine {
@@ -123,21 +125,22 @@ impl RunnerMachine {
             Removal::Done => {}
             Removal::Refused if releasing => self.refuse(Refusal::Busy),
             Removal::GivenUp(message) if releasing => {
-                let word = self.registration.trouble().map(|(word, _)| word);
-                let word = word.unwrap_or_else(|| "CredentialsRefused".to_owned());
-                self.refuse(Refusal::NotAsked(word, message));
+                let code = self.registration.trouble().map(|trouble| trouble.code);
+                let code = code.unwrap_or(codes::CREDENTIALS_REFUSED.into());
+                self.refuse(Refusal::NotAsked(Reason::new(code, message)));
             }
             Removal::Denied if releasing => {
-                let why = self.registration.trouble().unwrap_or_default();
-                self.refuse(Refusal::NotAsked(why.0, why.1));
+                let missing = || Reason::new(codes::CREDENTIALS_FORBIDDEN, "a right is missing");
+                let why = self.registration.trouble().unwrap_or_else(missing);
+                self.refuse(Refusal::NotAsked(why));
             }
             // asked on the way to a registration of our own, and not to let this runner go
             Removal::Refused
                 if !deleting && !has_job && self.secret.is_absent() && self.pod.is_absent() =>
             {
-                self.registration.taken = Some((
-                    "RunnerNameTaken".to_owned(),
-                    "the runner's name is registered already, and has a job".to_owned(),
+                self.registration.taken = Some(Reason::new(
+                    codes::RUNNER_NAME_TAKEN,
+                    "the runner's name is registered already, and has a job",
                 ));
             }
             Removal::GivenUp(message) if deleting => self.give_up_removal(&message, ctx),

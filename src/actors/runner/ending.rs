@@ -7,12 +7,12 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::machine::{Own, RunnerMachine};
-use super::pod_state::{End, PodState, Reason, lost_at, node_lost};
+use super::pod_state::{End, PodState, lost_at, node_lost};
 use super::view;
 use crate::actors::core::step_context::StepContext;
 use crate::api::{EphemeralRunner, EphemeralRunnerPhase};
 use crate::clock::{Timestamp, after};
-use crate::messages::EventSeverity;
+use crate::messages::{EventSeverity, Reason, codes};
 
 /// How long, in seconds, a runner whose job is recorded as ended may take to end by itself.
 const JOB_END_GRACE: i64 = 30;
@@ -71,10 +71,7 @@ impl RunnerMachine {
             Some(End::Succeeded) => {
                 let message =
                     "the runner ended with exit code 0, and its container may start again";
-                return Some(Cause::PodEnded((
-                    "Completed".to_owned(),
-                    message.to_owned(),
-                )));
+                return Some(Cause::PodEnded(Reason::new(codes::COMPLETED, message)));
             }
             None => {}
         }
@@ -93,7 +90,7 @@ impl RunnerMachine {
             return None;
         }
         let message = "the runner's job has ended, but the runner has not within 30 seconds";
-        Some(("RunnerDidNotEnd".to_owned(), message.to_owned()))
+        Some(Reason::new(codes::RUNNER_DID_NOT_END, message))
     }
 
     /// Whether the runner may be ended: its pod was read since there is a cause, and the service has
@@ -105,7 +102,7 @@ impl RunnerMachine {
         ctx: &mut StepContext<Self>,
     ) -> bool {
         let since = match &self.ending {
-            Some(ending) if ending.reason.0 == reason.0 => ending.since,
+            Some(ending) if ending.reason.code == reason.code => ending.since,
             _ => {
                 self.ending = Some(Ending {
                     reason: reason.clone(),
@@ -132,7 +129,7 @@ impl RunnerMachine {
             Some(ending) => {
                 ending.since = ctx.now;
                 ending.kept = true;
-                kept(&ending.reason.1)
+                kept(&ending.reason.message)
             }
             None => kept("the runner is on record as ended, and its container may run"),
         };
@@ -143,10 +140,12 @@ impl RunnerMachine {
 
     /// What is to be said of a runner that is to end and is not ended yet.
     pub(super) fn ending_trouble(&self, cause: &Cause) -> Option<Reason> {
-        let (word, message) = cause.reason();
+        let reason = cause.reason();
         match (&self.ending, cause) {
-            (Some(Ending { kept: true, .. }), _) => Some((word.clone(), kept(message))),
-            (_, Cause::NodeLost(_)) => Some(cause.reason().clone()),
+            (Some(Ending { kept: true, .. }), _) => {
+                Some(Reason::new(reason.code.clone(), kept(&reason.message)))
+            }
+            (_, Cause::NodeLost(_)) => Some(reason.clone()),
             _ => None,
         }
     }

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::ending::{Cause, may_work};
 use super::machine::{Asked, Own, RunnerMachine, RunnerTag};
-use super::pod_state::{End, PodState, Reason, judge};
+use super::pod_state::{End, PodState, judge};
 use super::registration::Standing;
 use super::status::{Change, StatusWrite};
 use super::view;
@@ -17,7 +17,7 @@ use crate::actors::core::step_context::StepContext;
 use crate::api::constants::finalizers;
 use crate::api::{EphemeralRunner, EphemeralRunnerPhase};
 use crate::clock::{Timestamp, after};
-use crate::messages::{Kind, KubeRequest, Object};
+use crate::messages::{Kind, KubeRequest, Object, Reason, codes};
 use crate::resources;
 
 /// So many pods may fail within a day; one more, and the runner has failed.
@@ -75,12 +75,15 @@ impl RunnerMachine {
         if let Some(uid) = self.last_pod.clone()
             && !is_counted(er, &uid)
         {
-            let reason = reason("PodVanished", "the runner's pod was deleted from outside");
+            let reason = Reason::new(
+                codes::POD_VANISHED,
+                "the runner's pod was deleted from outside",
+            );
             return self.count_failure(er, &uid, &reason, false, ctx);
         }
         if view::has_job(er) {
-            let reason = reason(
-                "PodVanished",
+            let reason = Reason::new(
+                codes::POD_VANISHED,
                 "the runner's pod is gone, and its job with it",
             );
             return self.fail(er, &reason, ctx);
@@ -123,7 +126,7 @@ impl RunnerMachine {
         let end = after(since, QUOTA_PATIENCE);
         if end <= ctx.now {
             let message = "a quota has left no room for the runner for 10 minutes";
-            self.fail(er, &reason("QuotaExceeded", message), ctx);
+            self.fail(er, &Reason::new(codes::QUOTA_EXCEEDED, message), ctx);
             return true;
         }
         ctx.wake_at(end);
@@ -295,7 +298,11 @@ impl RunnerMachine {
         );
         if written {
             self.announce(
-                if failed { "RunnerFailed" } else { "PodFailed" },
+                if failed {
+                    "RunnerFailed"
+                } else {
+                    codes::POD_FAILED
+                },
                 reason,
                 ctx,
             );
@@ -379,12 +386,10 @@ fn is_counted(er: &EphemeralRunner, uid: &str) -> bool {
 }
 
 fn name_taken(what: &str) -> Reason {
-    reason(
-        &format!("{what}NameTaken"),
-        &format!("there is a {what} of the runner's name that belongs to something else"),
-    )
-}
-
-fn reason(word: &str, message: &str) -> Reason {
-    (word.to_owned(), message.to_owned())
+    let code = match what {
+        "Pod" => codes::POD_NAME_TAKEN,
+        _ => codes::SECRET_NAME_TAKEN,
+    };
+    let message = format!("there is a {what} of the runner's name that belongs to something else");
+    Reason::new(code, message)
 }

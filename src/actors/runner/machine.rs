@@ -1,13 +1,14 @@
 //! The runner's state, and how inputs are taken into it. What follows from the state stands
 //! in the files beside, one subject each.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Pod, Secret};
 
 use super::ending::Ending;
 use super::linked::{Linked, Of};
-use super::pod_state::{Reason, lost_at, node_lost};
+use super::pod_state::{lost_at, node_lost};
 use super::registration::{Registration, Standing};
 use super::view;
 use crate::actors::core::cached::{Cached, Presence, Verb};
@@ -17,8 +18,8 @@ use crate::api::EphemeralRunner;
 use crate::clock::{Timestamp, after};
 use crate::messages::{
     Effect, EventSeverity, Input, Kind, KubeAnswer, KubeError, KubeErrorKind, KubeObject,
-    KubeRequest, Launch, NoDirective, NoReport, Object, ObjectRef, Refusal, RunnerCommand,
-    RunnerReport, RunnerState,
+    KubeRequest, Launch, NoDirective, NoReport, Object, ObjectRef, Reason, Refusal, RunnerCommand,
+    RunnerReport, RunnerState, codes,
 };
 use crate::resources::ControllerSettings;
 
@@ -112,7 +113,7 @@ pub struct RunnerMachine {
     /// Since when the pod is known to be gone while the runner is being deleted.
     pub(super) pod_gone_since: Option<Timestamp>,
     /// Since when the same trouble keeps the runner from getting its pod.
-    pub(super) trouble_since: Option<(String, Timestamp)>,
+    pub(super) trouble_since: Option<(Cow<'static, str>, Timestamp)>,
     refused: Option<Refusal>,
     reported: Option<RunnerReport>,
     stopped: bool,
@@ -317,10 +318,14 @@ impl RunnerMachine {
         };
         match error.kind {
             KubeErrorKind::Invalid => {
-                self.refusal = Some((format!("{what}Invalid"), error.message.clone()));
+                let code = match what {
+                    "Pod" => codes::POD_INVALID,
+                    _ => codes::SECRET_INVALID,
+                };
+                self.refusal = Some(Reason::new(code, error.message.clone()));
             }
             KubeErrorKind::Forbidden if what == "Pod" => {
-                self.refusal = Some(("PodForbidden".to_owned(), error.message.clone()));
+                self.refusal = Some(Reason::new(codes::POD_FORBIDDEN, error.message.clone()));
             }
             KubeErrorKind::QuotaExceeded => {
                 self.quota_retry = Some(after(ctx.now, QUOTA_RETRY));

@@ -9,6 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use crate::actors::core::redact::redact_for_display;
 use crate::api::constants::{EXIT_CODE_OUTDATED, RUNNER_CONTAINER};
 use crate::clock::{Timestamp, after};
+use crate::messages::{Reason, codes};
 
 /// How long, in seconds, a pod may wait for a node before that is worth a word: a cluster that
 /// grows on demand takes a moment.
@@ -24,9 +25,6 @@ pub const START_PATIENCE: i64 = 600;
 const IMAGE_PULL: &str = "ImagePullBackOff";
 /// No further try gets the image.
 const HOPELESS_IMAGE: [&str; 2] = ["InvalidImageName", "ErrImageNeverPull"];
-
-/// One word and a sentence.
-pub type Reason = (String, String);
 
 /// How a runner ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,7 +88,7 @@ pub fn judge(pod: &Pod, now: Timestamp) -> PodState {
     if end.is_none() && gives_up.is_some_and(|time| time <= now) {
         end = Some(End::Failed(trouble.clone().unwrap_or_else(|| {
             reason(
-                "StartTimeout",
+                codes::START_TIMEOUT,
                 "the runner's container did not start in 10 minutes",
             )
         })));
@@ -127,7 +125,7 @@ pub fn node_lost(pod: &Pod) -> Reason {
         "the pod is being deleted and has not gone within its grace period: node {:?} may be lost",
         node.unwrap_or_default()
     );
-    reason("NodeLost", &message)
+    reason(codes::NODE_LOST, &message)
 }
 
 /// The end that the containers or the pod as a whole show.
@@ -140,7 +138,7 @@ fn ended(pod: &Pod, status: &PodStatus) -> Option<End> {
             terminated
                 .reason
                 .as_deref()
-                .unwrap_or("InitContainerFailed"),
+                .unwrap_or(codes::INIT_CONTAINER_FAILED),
             &format!(
                 "init container {name} ended with exit code {}",
                 terminated.exit_code
@@ -149,7 +147,7 @@ fn ended(pod: &Pod, status: &PodStatus) -> Option<End> {
     }
     match status.phase.as_deref() {
         Some("Failed") => Some(End::Failed(reason(
-            status.reason.as_deref().unwrap_or("PodFailed"),
+            status.reason.as_deref().unwrap_or(codes::POD_FAILED),
             status.message.as_deref().unwrap_or("the pod failed"),
         ))),
         Some("Succeeded") => Some(End::Succeeded),
@@ -179,7 +177,7 @@ fn end_of(terminated: &ContainerStateTerminated) -> End {
         let said = if said.is_empty() { word } else { &said };
         let message =
             format!("the Actions service rejected the runner's version (exit code {code}: {said})");
-        return End::Outdated(reason("RunnerVersionRejected", &message));
+        return End::Outdated(reason(codes::RUNNER_VERSION_REJECTED, &message));
     }
     let message = if said.is_empty() {
         format!("the runner ended with exit code {code}")
@@ -229,7 +227,7 @@ fn waiting(
         .chain(&status.container_statuses)
         .flatten();
     if let Some(found) = statuses.clone().find_map(image_trouble) {
-        if found.0 != IMAGE_PULL {
+        if found.code != IMAGE_PULL {
             return (Some(End::Failed(found.clone())), Some(found), None);
         }
         let since = initialized(status).map_or(scheduled, |time| time.max(scheduled));
@@ -275,8 +273,8 @@ fn image_trouble(container: &ContainerStatus) -> Option<Reason> {
     Some(reason(word, &message))
 }
 
-fn is_about_image((word, _): &Reason) -> bool {
-    word == IMAGE_PULL || HOPELESS_IMAGE.contains(&word.as_str())
+fn is_about_image(reason: &Reason) -> bool {
+    reason.code == IMAGE_PULL || HOPELESS_IMAGE.contains(&reason.code.as_ref())
 }
 
 fn scheduled(pod: &Pod, status: &PodStatus) -> Option<Timestamp> {
@@ -404,5 +402,5 @@ fn all_terminated(pod: &Pod, status: &PodStatus) -> bool {
 }
 
 fn reason(word: &str, message: &str) -> Reason {
-    (word.to_owned(), message.to_owned())
+    Reason::new(word.to_owned(), message)
 }

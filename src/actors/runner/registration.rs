@@ -1,10 +1,10 @@
 //! What is known of the runner's registration in the Actions service, and of the calls
 //! about it. One call is under way at a time.
 
-use super::pod_state::Reason;
 use crate::actors::core::backoff::Schedule;
 use crate::clock::{Timestamp, after};
-use crate::messages::{ActionsAnswer, ActionsError, ActionsErrorKind, JitConfig};
+use crate::messages::reason::code_of_call;
+use crate::messages::{ActionsAnswer, ActionsError, ActionsErrorKind, JitConfig, Reason, codes};
 
 /// Calls that failed: 1, 2, 4, … s up to a minute, so that mended credentials are noticed.
 const CALLS: Schedule = Schedule {
@@ -142,7 +142,7 @@ impl Registration {
     /// Why the last call failed, if it did.
     pub fn trouble(&self) -> Option<Reason> {
         let error = self.error.as_ref()?;
-        Some((word(error.kind).to_owned(), error.message.clone()))
+        Some(Reason::new(code_of_call(error.kind), error.message.clone()))
     }
 
     /// The next call on the way to a JIT configuration.
@@ -246,8 +246,8 @@ impl Registration {
                     self.standing = Standing::Known(runner.id);
                 } else {
                     self.standing = Standing::None;
-                    self.taken = Some((
-                        "RunnerNameTaken".to_owned(),
+                    self.taken = Some(Reason::new(
+                        codes::RUNNER_NAME_TAKEN,
                         format!(
                             "runner {} of scale set {} has the name already",
                             runner.id, runner.scale_set_id
@@ -352,18 +352,5 @@ fn unexpected(what: &str) -> ActionsError {
         kind: ActionsErrorKind::Other,
         message: format!("the Actions service did not answer with {what}"),
         retry_after: None,
-    }
-}
-
-const fn word(kind: ActionsErrorKind) -> &'static str {
-    match kind {
-        ActionsErrorKind::Credentials => "CredentialsMissing",
-        ActionsErrorKind::Denied => "CredentialsForbidden",
-        ActionsErrorKind::Config => "ConfigInvalid",
-        ActionsErrorKind::Unauthorized => "CredentialsRefused",
-        ActionsErrorKind::RunnerExists => "RunnerNameTaken",
-        ActionsErrorKind::ScaleSetNotFound => "ScaleSetNotFound",
-        ActionsErrorKind::Unavailable => "ServiceUnavailable",
-        _ => "RegistrationFailed",
     }
 }

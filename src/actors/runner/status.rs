@@ -4,20 +4,18 @@ use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Map, Value, json};
 
 use super::machine::{Asked, RunnerMachine, RunnerTag};
-use super::pod_state::{PodState, Reason};
+use super::pod_state::PodState;
 use super::view;
 use crate::actors::core::cached::Verb;
 use crate::actors::core::step_context::StepContext;
 use crate::api::{EphemeralRunner, EphemeralRunnerPhase};
 use crate::clock::after;
-use crate::messages::{EventSeverity, Kind, KubeError, KubeErrorKind, KubeRequest};
+use crate::messages::reason::{code_of_request, keeps_from_pod};
+use crate::messages::{EventSeverity, Kind, KubeError, KubeErrorKind, KubeRequest, Reason, codes};
 
 /// For so many seconds a pod may get ready before the runner's id and phase are written
 /// without waiting for it; in most lives one write is enough.
 const FIRST_WRITE: i64 = 5;
-
-/// The reason of a runner that is being deleted while its job runs.
-const JOB_WAIT: &str = "WaitsForJob";
 
 /// What becomes of reason and message.
 pub(super) enum Change {
@@ -67,9 +65,9 @@ impl RunnerMachine {
                 set("reason", Value::Null);
                 set("message", Value::Null);
             }
-            Change::Set((word, message)) => {
-                set("reason", word.into());
-                set("message", message.into());
+            Change::Set(reason) => {
+                set("reason", reason.code.into());
+                set("message", reason.message.into());
             }
         }
         if let Some(failures) = write.failures {
@@ -113,7 +111,7 @@ impl RunnerMachine {
         ctx: &mut StepContext<Self>,
     ) {
         let reason = match (&state.trouble, recorded_reason(er)) {
-            (Some(trouble), word) if word != Some(trouble.0.as_str()) => {
+            (Some(trouble), word) if word != Some(trouble.code.as_ref()) => {
                 Change::Set(trouble.clone())
             }
             (None, Some(word)) if state.runs || keeps_from_pod(word) => Change::Clear,
@@ -144,14 +142,17 @@ impl RunnerMachine {
     pub(super) fn trouble(&self) -> Option<Reason> {
         let refused = |error: Option<&KubeError>| {
             let error = error?;
-            let word = match error.kind {
-                KubeErrorKind::QuotaExceeded => "QuotaExceeded",
-                KubeErrorKind::NamespaceTerminating => "NamespaceTerminating",
-                KubeErrorKind::Forbidden => "Forbidden",
-                KubeErrorKind::Unavailable | KubeErrorKind::Other => "RequestFailed",
-                _ => return None,
-            };
-            Some((word.to_owned(), error.message.clone()))
+            match error.kind {
+                KubeErrorKind::QuotaExceeded
+                | KubeErrorKind::NamespaceTerminating
+                | KubeErrorKind::Forbidden
+                | KubeErrorKind::Unavailable
+                | KubeErrorKind::Other => {
+                    let code = code_of_request(error.kind);
+                    Some(Reason::new(code, error.message.clone()))
+                }
+                _ => None,
+            }
         };
         self.registration
             .trouble()
@@ -166,16 +167,16 @@ impl RunnerMachine {
             return;
         };
         let since = match &self.trouble_since {
-            Some((word, since)) if *word == trouble.0 => *since,
+            Some((code, since)) if *code == trouble.code => *since,
             _ => {
-                self.trouble_since = Some((trouble.0.clone(), ctx.now));
+                self.trouble_since = Some((trouble.code.clone(), ctx.now));
                 ctx.now
             }
         };
         let due = after(since, FIRST_WRITE);
         if due > ctx.now {
             ctx.wake_at(due);
-        } else if recorded_reason(er) != Some(trouble.0.as_str()) {
+        } else if recorded_reason(er) != Some(trouble.code.as_ref()) {
             let write = StatusWrite {
                 phase: None,
                 ready: None,
@@ -189,12 +190,12 @@ impl RunnerMachine {
     /// Puts it on record that a runner that is to go waits for its job. Once: the wait may be
     /// hours long.
     pub(super) fn note_job_wait(&mut self, er: &EphemeralRunner, ctx: &mut StepContext<Self>) {
-        if recorded_reason(er) != Some(JOB_WAIT) {
+        if recorded_reason(er) != Some(codes::WAITS_FOR_JOB) {
             let message = "the runner is being deleted and waits for its job to end";
             let write = StatusWrite {
                 phase: None,
                 ready: None,
-                reason: Change::Set((JOB_WAIT.to_owned(), message.to_owned())),
+                reason: Change::Set(Reason::new(codes::WAITS_FOR_JOB, message)),
                 failures: None,
             };
             self.write_status(er, write, ctx);
@@ -208,27 +209,8 @@ impl RunnerMachine {
         reason: &Reason,
         ctx: &mut StepContext<Self>,
     ) {
-        let message = format!("{}: {}", reason.0, reason.1);
-        self.event(ctx, EventSeverity::Warning, word, message);
+        self.event(ctx, EventSeverity::Warning, word, reason.to_string());
     }
-}
-
-/// Whether the word is one of [`RunnerMachine::trouble`], which is over once the pod is there.
-fn keeps_from_pod(word: &str) -> bool {
-    matches!(
-        word,
-        "QuotaExceeded"
-            | "NamespaceTerminating"
-            | "Forbidden"
-            | "RequestFailed"
-            | "CredentialsMissing"
-            | "ConfigInvalid"
-            | "CredentialsRefused"
-            | "RunnerNameTaken"
-            | "ScaleSetNotFound"
-            | "ServiceUnavailable"
-            | "RegistrationFailed"
-    )
 }
 
 fn recorded_reason(er: &EphemeralRunner) -> Option<&str> {

@@ -6,7 +6,7 @@
 use crate::api::constants::annotations;
 use crate::api::{EphemeralRunner, EphemeralRunnerPhase};
 use crate::clock::Timestamp;
-use crate::messages::{Launch, RunnerReport, RunnerState};
+use crate::messages::{Launch, Reason, RunnerReport, RunnerState, codes};
 
 /// The report that follows from the object alone. Whatever it does not say is taken for the
 /// worse: a pod or Secret may exist.
@@ -32,7 +32,7 @@ pub fn view(er: &EphemeralRunner) -> RunnerReport {
         registered: runner_id(er).is_some(),
         ready: status.is_some_and(|status| status.ready),
         refused: None,
-        reason: (!reason.is_empty()).then_some((reason, message)),
+        reason: (!reason.is_empty()).then(|| Reason::new(reason, message)),
     }
 }
 
@@ -74,7 +74,7 @@ pub fn job_finished(er: &EphemeralRunner) -> Option<Timestamp> {
 fn launch(er: &EphemeralRunner) -> Launch {
     let status = er.status.as_ref();
     let reason = status.and_then(|status| status.reason.as_deref());
-    if reason == Some("QuotaExceeded") && !is_done(er) {
+    if reason == Some(codes::QUOTA_EXCEEDED) && !is_done(er) {
         Launch::Crowded
     } else if status.is_some_and(|status| status.ready) || has_job(er) || is_done(er) {
         Launch::Done
@@ -142,8 +142,11 @@ fn number(er: &EphemeralRunner, annotation: &str) -> i64 {
 
 /// Whether the controller lacks a right for what is to be done.
 #[must_use]
-pub fn is_denial(reason: &(String, String)) -> bool {
-    matches!(reason.0.as_str(), "Forbidden" | "CredentialsForbidden")
+pub fn is_denial(reason: &Reason) -> bool {
+    matches!(
+        reason.code.as_ref(),
+        codes::FORBIDDEN | codes::CREDENTIALS_FORBIDDEN
+    )
 }
 
 #[cfg(test)]

@@ -18,8 +18,9 @@ use crate::api::EphemeralRunnerSet;
 use crate::api::constants::annotations;
 use crate::clock::Timestamp;
 use crate::messages::{
-    Effect, Input, Kind, KubeAnswer, KubeError, KubeRequest, Object, ObjectRef, Rejected,
+    Effect, Input, Kind, KubeAnswer, KubeError, KubeRequest, Object, ObjectRef, Reason, Rejected,
     RunnerCommand, RunnerCounts, RunnerDirective, RunnerReport, RunnerSetReport, RunnerState,
+    codes,
 };
 use crate::resources::ControllerSettings;
 
@@ -97,7 +98,7 @@ pub struct RunnerSetMachine {
 type Reported = (
     Option<(Option<String>, Option<String>)>,
     RunnerCounts,
-    Option<(String, String)>,
+    Option<Reason>,
     Option<Rejected>,
 );
 
@@ -405,8 +406,8 @@ impl RunnerSetMachine {
     }
 
     /// What keeps runners from being made or from getting ready.
-    pub(super) fn problem(&self) -> Option<(String, String)> {
-        let refused = |error: &KubeError| ("RunnerRefused".to_owned(), error.message.clone());
+    pub(super) fn problem(&self) -> Option<Reason> {
+        let refused = |error: &KubeError| Reason::new(codes::RUNNER_REFUSED, error.message.clone());
         self.proxy
             .problem()
             .or_else(|| self.creation.error().map(refused))

@@ -14,7 +14,7 @@ use crate::actors::core::step_context::StepContext;
 use crate::api::{EphemeralRunnerSet, ProxyConfig};
 use crate::clock::Timestamp;
 use crate::messages::{
-    Kind, KubeAnswer, KubeError, KubeErrorKind, KubeObject, KubeRequest, ObjectRef,
+    Kind, KubeAnswer, KubeError, KubeErrorKind, KubeObject, KubeRequest, ObjectRef, Reason, codes,
 };
 use crate::resources::{self, Sources};
 
@@ -36,7 +36,7 @@ pub(super) struct ProxySecret {
     refreshed: Option<i64>,
     failures: u32,
     not_before: Option<Timestamp>,
-    problem: Option<(String, String)>,
+    problem: Option<Reason>,
 }
 
 impl ProxySecret {
@@ -52,7 +52,7 @@ impl ProxySecret {
     }
 
     /// What a person has to mend.
-    pub fn problem(&self) -> Option<(String, String)> {
+    pub fn problem(&self) -> Option<Reason> {
         self.problem.clone()
     }
 
@@ -77,7 +77,7 @@ impl ProxySecret {
                 self.not_before = Some(until);
                 self.to_read.insert(source.clone());
                 if error.kind == KubeErrorKind::Forbidden {
-                    self.problem = Some(("ProxyForbidden".to_owned(), error.message.clone()));
+                    self.problem = Some(Reason::new(codes::PROXY_FORBIDDEN, error.message.clone()));
                 }
             }
         }
@@ -148,7 +148,7 @@ impl RunnerSetMachine {
                     return true;
                 }
                 Err(error) => {
-                    self.proxy.problem = Some(("ProxyInvalid".to_owned(), error.to_string()));
+                    self.proxy.problem = Some(Reason::new(codes::PROXY_INVALID, error.to_string()));
                 }
             }
         }

@@ -9,7 +9,7 @@ use super::machine::RunnerSetMachine;
 use crate::actors::core::step_context::StepContext;
 use crate::api::EphemeralRunnerSet;
 use crate::clock::{Timestamp, after};
-use crate::messages::{Effect, EventSeverity, RunnerCommand, RunnerDirective};
+use crate::messages::{Effect, EventSeverity, RunnerCommand, RunnerDirective, codes};
 
 /// With so many on their way a set begins.
 const FIRST: usize = 2;
@@ -85,12 +85,12 @@ impl RunnerSetMachine {
             return;
         }
         if self.quota_room.refuse() {
-            let trouble = self.problem().map(|(_, message)| message);
+            let trouble = self.problem().map(|problem| problem.message);
             let message = format!(
                 "a quota leaves no room for more runners; they are made as soon as there is: {}",
                 trouble.unwrap_or_default()
             );
-            ctx.event(set, EventSeverity::Warning, "QuotaExceeded", message);
+            ctx.event(set, EventSeverity::Warning, codes::QUOTA_EXCEEDED, message);
         }
         self.creation.trim(1);
         while let Some(name) = self.runners.next_crowded() {

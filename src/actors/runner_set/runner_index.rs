@@ -11,7 +11,7 @@ use crate::actors::core::backoff::Schedule;
 use crate::actors::runner::is_denial;
 use crate::clock::{Timestamp, after};
 use crate::messages::{
-    Launch, Refusal, Rejected, RunnerCommand, RunnerCounts, RunnerReport, RunnerState,
+    Launch, Reason, Refusal, Rejected, RunnerCommand, RunnerCounts, RunnerReport, RunnerState,
 };
 
 /// When an idle runner is asked again that the service did not let go: it may have a job.
@@ -407,7 +407,7 @@ impl RunnerIndex {
     }
 
     /// Why some runner does not get ready, why one has failed, or why one cannot be asked to go.
-    pub fn trouble(&self) -> Option<(String, String)> {
+    pub fn trouble(&self) -> Option<Reason> {
         let name = self.troubled.first()?;
         let entry = self.runners.get(name)?;
         not_asked(entry).or_else(|| entry.report.reason.clone())
@@ -420,7 +420,7 @@ impl RunnerIndex {
         Some(Rejected {
             runner: name.clone(),
             message: reason
-                .map(|(_, message)| message.clone())
+                .map(|reason| reason.message.clone())
                 .unwrap_or_default(),
         })
     }
@@ -687,11 +687,9 @@ fn is_troubled(entry: &IndexedRunner) -> bool {
 }
 
 /// Why the service could not be asked to let the runner go, while that stands.
-fn not_asked(entry: &IndexedRunner) -> Option<(String, String)> {
+fn not_asked(entry: &IndexedRunner) -> Option<Reason> {
     match (&entry.told, entry.rests, &entry.refusal) {
-        (None, Some(_), Some((Refusal::NotAsked(word, message), _))) => {
-            Some((word.clone(), message.clone()))
-        }
+        (None, Some(_), Some((Refusal::NotAsked(reason), _))) => Some(reason.clone()),
         _ => None,
     }
 }

@@ -1,10 +1,13 @@
 //! Conditions of a scale set: what was found in one step, and how it is brought into the list
 //! that is there.
 
+use std::borrow::Cow;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use super::runner_set::Revisions;
 use crate::clock::Timestamp;
+use crate::messages::{Reason, codes};
 
 /// Names of the conditions.
 pub mod kinds {
@@ -24,9 +27,6 @@ pub mod kinds {
     pub const FIELDS_SERVED: &str = "FieldsServed";
 }
 
-/// Reason for a scale set that more than one AutoscalingRunnerSet has.
-pub const SHARED: &str = "ScaleSetShared";
-
 /// What one step found about one condition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Finding {
@@ -34,37 +34,22 @@ pub enum Finding {
     #[default]
     Unknown,
     /// It holds.
-    Holds(Why),
+    Holds(Reason),
     /// It does not hold.
-    Fails(Why),
+    Fails(Reason),
     /// It has no place in the list.
     Absent,
 }
 
-/// The reason for a finding.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Why {
-    /// One word in UpperCamelCase.
-    pub reason: String,
-    /// A sentence that says what to do, where something is to be done.
-    pub message: String,
-}
-
 impl Finding {
     /// That it holds.
-    pub fn holds(reason: impl Into<String>, message: impl Into<String>) -> Self {
-        Self::Holds(Why {
-            reason: reason.into(),
-            message: message.into(),
-        })
+    pub fn holds(code: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
+        Self::Holds(Reason::new(code, message))
     }
 
     /// That it does not hold.
-    pub fn fails(reason: impl Into<String>, message: impl Into<String>) -> Self {
-        Self::Fails(Why {
-            reason: reason.into(),
-            message: message.into(),
-        })
+    pub fn fails(code: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
+        Self::Fails(Reason::new(code, message))
     }
 }
 
@@ -132,19 +117,19 @@ fn summed_up(list: &[Condition]) -> Finding {
         kinds::LISTENER_READY,
     ] {
         match list.iter().find(|condition| condition.type_ == kind) {
-            None => return Finding::fails("Starting", format!("{kind} is not known yet")),
+            None => return Finding::fails(codes::STARTING, format!("{kind} is not known yet")),
             Some(condition) if condition.status != "True" => {
-                return Finding::fails(&condition.reason, &condition.message);
+                return Finding::fails(condition.reason.clone(), &condition.message);
             }
             Some(_) => {}
         }
     }
-    let shared = list
-        .iter()
-        .find(|condition| condition.type_ == kinds::REGISTERED && condition.reason == SHARED);
+    let shared = list.iter().find(|condition| {
+        condition.type_ == kinds::REGISTERED && condition.reason == codes::SCALE_SET_SHARED
+    });
     match shared {
-        Some(condition) => Finding::holds(SHARED, &condition.message),
-        None => Finding::holds("Ready", "jobs are taken"),
+        Some(condition) => Finding::holds(codes::SCALE_SET_SHARED, &condition.message),
+        None => Finding::holds(codes::READY, "jobs are taken"),
     }
 }
 
@@ -172,7 +157,7 @@ fn apply(
     let condition = Condition {
         type_: kind.to_owned(),
         status: status.to_owned(),
-        reason: word(&why.reason),
+        reason: word(&why.code),
         message: why.message.clone(),
         observed_generation: generation,
         last_transition_time: since,

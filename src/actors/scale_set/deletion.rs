@@ -18,7 +18,7 @@ use crate::api::constants::finalizers;
 use crate::clock::Timestamp;
 use crate::messages::{
     ActionsAnswer, ActionsCall, ActionsError, ActionsErrorKind, EventSeverity, KubeObject,
-    KubeRequest,
+    KubeRequest, codes,
 };
 use crate::resources::{listener_name, tenant_of_set};
 
@@ -116,7 +116,7 @@ impl ScaleSetMachine {
         }
         let waits_for = self.take_down(ars, ctx);
         if let Some(what) = waits_for {
-            ctx.notes.ready = Finding::fails("Deleting", format!("waiting for {what}"));
+            ctx.notes.ready = Finding::fails(codes::DELETING, format!("waiting for {what}"));
         }
     }
 
@@ -166,7 +166,7 @@ impl ScaleSetMachine {
             let error = child.object.last_error().map(ToString::to_string);
             let report = child.report.as_ref().filter(|report| !report.ready);
             let told = report.and_then(|report| report.reason.as_ref());
-            error.or_else(|| told.map(|(_, message)| message.clone()))
+            error.or_else(|| told.map(|reason| reason.message.clone()))
         })
     }
 
@@ -177,7 +177,7 @@ impl ScaleSetMachine {
         let told = report.and_then(|report| report.problem.as_ref());
         error
             .map(ToString::to_string)
-            .or_else(|| told.map(|(_, message)| message.clone()))
+            .or_else(|| told.map(|reason| reason.message.clone()))
     }
 
     /// One that was never heard of may be there all the same. It is looked for once: that it is
@@ -330,5 +330,5 @@ fn because(what: &str, why: Option<&str>) -> String {
 }
 
 fn going(what: &str, why: Option<&str>) -> Finding {
-    Finding::fails("Deleting", because(what, why))
+    Finding::fails(codes::DELETING, because(what, why))
 }

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::conditions::Finding;
 use super::context::ScaleSetContext;
-use super::registration::{Registered, reason_of};
+use super::registration::Registered;
 use super::state::ScaleSetMachine;
 use super::vocabulary::ScaleSetTag;
 use crate::actors::core::cached::{FREELY, Presence, Verb};
@@ -20,7 +20,10 @@ use crate::api::constants::labels;
 use crate::api::{
     AutoscalingListener, AutoscalingListenerPhase, AutoscalingListenerSpec, AutoscalingRunnerSet,
 };
-use crate::messages::{Effect, EventSeverity, Kind, KubeObject, KubeRequest, ObjectRef, Tally};
+use crate::messages::reason::code_of_call;
+use crate::messages::{
+    Effect, EventSeverity, Kind, KubeObject, KubeRequest, ObjectRef, Reason, Tally, codes,
+};
 use crate::resources::{autoscaling_listener, listener_name, metadata_patch, provide_annotation};
 use crate::semantic::{Drift, deep_equal, drift};
 
@@ -54,7 +57,7 @@ impl ScaleSetMachine {
             Presence::Present(live) => self.correct_listener(ars, &live, &desired, ctx),
         };
         ctx.notes.listener = if parked {
-            Finding::fails("Stopped", self.verdict())
+            Finding::fails(codes::STOPPED, self.verdict())
         } else {
             self.listener_finding(&name, settled)
         };
@@ -223,7 +226,13 @@ impl ScaleSetMachine {
             return true;
         }
         let message = in_the_way(live);
-        self.announce(ars, EventSeverity::Warning, "ForeignObject", message, ctx);
+        self.announce(
+            ars,
+            EventSeverity::Warning,
+            codes::FOREIGN_OBJECT,
+            message,
+            ctx,
+        );
         let name = live.metadata.name.clone().unwrap_or_default();
         if let Some(child) = self.listeners.get_mut(&name) {
             let tag = ScaleSetTag::Listener(name, Verb::Read);
@@ -241,7 +250,7 @@ impl ScaleSetMachine {
     /// Tells what has to be mended in what the listener is made from. One that runs goes on
     /// with what it has, but runners need the same credentials, so the scale set is not ready.
     fn tell_problem(&mut self, ars: &AutoscalingRunnerSet, name: &str, ctx: &mut ScaleSetContext) {
-        const TOPIC: &str = "SourceUnusable";
+        const TOPIC: &str = codes::SOURCE_UNUSABLE;
         let Some(child) = self.listeners.get(name) else {
             return;
         };
@@ -249,12 +258,12 @@ impl ScaleSetMachine {
             // nothing is known yet, or a successor is being made: it will say
             return;
         };
-        let Some((reason, message)) = report.problem.clone() else {
+        let Some(Reason { code, message }) = report.problem.clone() else {
             self.settle(TOPIC);
             return;
         };
         if report.ready {
-            ctx.notes.ready = Finding::fails(reason, &message);
+            ctx.notes.ready = Finding::fails(code, &message);
         }
         self.announce(ars, EventSeverity::Warning, TOPIC, message, ctx);
     }
@@ -267,30 +276,30 @@ impl ScaleSetMachine {
         let error = child.object.last_error();
         if let Some(error) = error.filter(|_| !settled) {
             let message = format!("AutoscalingListener {name}: {error}");
-            return Finding::fails("ListenerNotApplied", message);
+            return Finding::fails(codes::LISTENER_NOT_APPLIED, message);
         }
         let going = |live: &AutoscalingListener| live.metadata.deletion_timestamp.is_some();
         match (&child.report, child.object.get()) {
             (_, None) if child.object.is_absent() => match self.registration.error() {
-                Some(error) => Finding::fails(reason_of(error.kind), &error.message),
-                None => Finding::fails("Creating", "the listener is being created"),
+                Some(error) => Finding::fails(code_of_call(error.kind), &error.message),
+                None => Finding::fails(codes::CREATING, "the listener is being created"),
             },
             (_, Some(live)) if !self.owns(live) => {
-                Finding::fails("ForeignObject", in_the_way(live))
+                Finding::fails(codes::FOREIGN_OBJECT, in_the_way(live))
             }
             (_, Some(live)) if going(live) => {
-                Finding::fails("Replacing", "the listener is being replaced")
+                Finding::fails(codes::REPLACING, "the listener is being replaced")
             }
             (Some(report), _) if report.ready => match &report.problem {
-                Some((reason, message)) => Finding::holds(
-                    reason,
+                Some(Reason { code, message }) => Finding::holds(
+                    code.clone(),
                     format!("the listener runs with what it was started with; {message}"),
                 ),
-                None => Finding::holds("ListenerRunning", "the listener runs"),
+                None => Finding::holds(codes::LISTENER_RUNNING, "the listener runs"),
             },
             (Some(report), _) => match &report.reason {
-                Some((reason, message)) => Finding::fails(reason, message),
-                None => Finding::fails("Starting", "the listener is being set up"),
+                Some(reason) => Finding::Fails(reason.clone()),
+                None => Finding::fails(codes::STARTING, "the listener is being set up"),
             },
             (None, _) => Finding::Unknown,
         }

@@ -10,10 +10,10 @@ use super::runner_set::{Revisions, Standing, applied};
 use super::state::ScaleSetMachine;
 use crate::actors::core::redact::redact_for_display;
 use crate::api::{AutoscalingRunnerSet, AutoscalingRunnerSetPhase as Phase};
-use crate::messages::{EventSeverity, Rejected};
+use crate::messages::{EventSeverity, Rejected, codes};
 
 /// Reason of the condition that says why a scale set is parked.
-const REJECTED: &str = "Outdated";
+const REJECTED: &str = codes::OUTDATED;
 
 /// What a person has to do about it.
 const REMEDY: &str = "change the runner template (spec.template) to a newer runner image";

@@ -5,19 +5,20 @@
 
 use serde_json::json;
 
-use super::conditions::{Finding, SHARED};
+use super::conditions::Finding;
 use super::context::ScaleSetContext;
 use super::record::{
     Wanted, differs, group_name, has_moved, lacks_place, place, recorded, same_labels, wanted,
 };
-use super::registration::{Registered, is_for_a_person, reason_of};
+use super::registration::{Registered, is_for_a_person};
 use super::state::ScaleSetMachine;
 use super::vocabulary::ScaleSetTag;
 use crate::api::AutoscalingRunnerSet;
 use crate::api::constants::annotations;
+use crate::messages::reason::code_of_call;
 use crate::messages::{
     ActionsAnswer, ActionsCall, ActionsError, EventSeverity, KubeObject, KubeRequest,
-    ListenerCommand, RunnerScaleSet,
+    ListenerCommand, RunnerScaleSet, codes,
 };
 use crate::resources::{metadata_patch, tenant_of_set, url_labels};
 
@@ -276,9 +277,15 @@ impl ScaleSetMachine {
     fn announce_sharing(&mut self, ars: &AutoscalingRunnerSet, ctx: &mut ScaleSetContext) {
         match self.sharing() {
             Some(message) => {
-                self.announce(ars, EventSeverity::Warning, SHARED, message, ctx);
+                self.announce(
+                    ars,
+                    EventSeverity::Warning,
+                    codes::SCALE_SET_SHARED,
+                    message,
+                    ctx,
+                );
             }
-            None => self.settle(SHARED),
+            None => self.settle(codes::SCALE_SET_SHARED),
         }
     }
 
@@ -312,7 +319,7 @@ impl ScaleSetMachine {
         match &self.registration.error {
             // the service having a bad time does not undo a registration
             Some(error) if !usable || is_for_a_person(error.kind) => {
-                Finding::fails(reason_of(error.kind), &error.message)
+                Finding::fails(code_of_call(error.kind), &error.message)
             }
             _ if usable => {
                 let recorded = recorded(ars);
@@ -320,11 +327,13 @@ impl ScaleSetMachine {
                 let message =
                     format!("scale set \"{name}\" has id {id} in runner group \"{group}\"");
                 match self.sharing() {
-                    Some(sharing) => Finding::holds(SHARED, format!("{message}; {sharing}")),
+                    Some(sharing) => {
+                        Finding::holds(codes::SCALE_SET_SHARED, format!("{message}; {sharing}"))
+                    }
                     None => Finding::holds("Registered", message),
                 }
             }
-            _ => Finding::fails("Registering", "the scale set is being registered"),
+            _ => Finding::fails(codes::REGISTERING, "the scale set is being registered"),
         }
     }
 
@@ -333,15 +342,15 @@ impl ScaleSetMachine {
         ars: &AutoscalingRunnerSet,
         ctx: &mut ScaleSetContext,
     ) {
-        const TOPIC: &str = "RegistrationFailed";
+        const TOPIC: &str = codes::REGISTRATION_FAILED;
         let Some(error) = self.registration.error.clone() else {
             self.settle(TOPIC);
             for reason in [
-                "CredentialsUnusable",
-                "CredentialsForbidden",
-                "CredentialsRefused",
-                "ConfigInvalid",
-                "GroupNotFound",
+                codes::CREDENTIALS_UNUSABLE,
+                codes::CREDENTIALS_FORBIDDEN,
+                codes::CREDENTIALS_REFUSED,
+                codes::CONFIG_INVALID,
+                codes::GROUP_NOT_FOUND,
             ] {
                 self.settle(reason);
             }
@@ -350,7 +359,7 @@ impl ScaleSetMachine {
         // messages of a service that is out of order differ each time
         let is_news = is_for_a_person(error.kind) || self.registration.failures == 1;
         if is_news {
-            let reason = reason_of(error.kind);
+            let reason = code_of_call(error.kind);
             self.announce(ars, EventSeverity::Warning, reason, error.message, ctx);
         }
     }

@@ -293,16 +293,3 @@ pub const fn is_for_a_person(kind: ActionsErrorKind) -> bool {
             | ActionsErrorKind::GroupNotFound
     )
 }
-
-/// One word for it.
-pub const fn reason_of(kind: ActionsErrorKind) -> &'static str {
-    match kind {
-        ActionsErrorKind::Credentials => "CredentialsUnusable",
-        ActionsErrorKind::Denied => "CredentialsForbidden",
-        ActionsErrorKind::Unauthorized => "CredentialsRefused",
-        ActionsErrorKind::Config => "ConfigInvalid",
-        ActionsErrorKind::GroupNotFound => "GroupNotFound",
-        ActionsErrorKind::Unavailable => "ServiceUnavailable",
-        _ => "RegistrationFailed",
-    }
-}

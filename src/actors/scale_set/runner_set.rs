@@ -3,6 +3,7 @@
 //!
 //! `replicas` and `patchID` are the listener's and touched only while the set is parked.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use crate::actors::core::ownership::{Ownership, owner_patch, ownership};
 use crate::api::{
     AutoscalingRunnerSet, EphemeralRunnerSet, EphemeralRunnerSetPhase, EphemeralRunnerSetSpec,
 };
-use crate::messages::{EventSeverity, Kind, KubeObject, KubeRequest, ObjectRef};
+use crate::messages::{EventSeverity, Kind, KubeObject, KubeRequest, ObjectRef, codes};
 use crate::resources::{ephemeral_runner_set, provide_annotation};
 use crate::semantic::{deep_equal, drift};
 
@@ -232,8 +233,14 @@ impl ScaleSetMachine {
                     "{} belongs to somebody else and is in the way: remove or rename it",
                     live.reference()
                 );
-                ctx.notes.runners = Finding::fails("ForeignObject", &message);
-                self.announce(ars, EventSeverity::Warning, "ForeignObject", message, ctx);
+                ctx.notes.runners = Finding::fails(codes::FOREIGN_OBJECT, &message);
+                self.announce(
+                    ars,
+                    EventSeverity::Warning,
+                    codes::FOREIGN_OBJECT,
+                    message,
+                    ctx,
+                );
                 let target = live.reference();
                 self.send_runner_set(ctx, Verb::Read, "foreign", || KubeRequest::Get(target));
                 false
@@ -254,29 +261,32 @@ impl ScaleSetMachine {
 
     fn runners_finding(&self, settled: bool, ctx: &ScaleSetContext) -> Finding {
         let apart = ctx.notes.revisions.filter(|both| !both.agree());
-        let with_revisions = |reason: &str, message: &str| {
+        let with_revisions = |code: Cow<'static, str>, message: &str| {
             let message = match apart {
                 Some(both) => format!("{both}; {message}"),
                 None => message.to_owned(),
             };
-            Finding::fails(reason, message)
+            Finding::fails(code, message)
         };
         // of a set that is as it should be, an error tells how it got there
         let error = self.runner_set.object.last_error();
         if let Some(error) = error.filter(|_| !settled) {
             let target = self.runner_set_reference();
-            return with_revisions("RunnerSetNotApplied", &format!("{target}: {error}"));
+            return with_revisions(
+                codes::RUNNER_SET_NOT_APPLIED.into(),
+                &format!("{target}: {error}"),
+            );
         }
         let report = self.runner_set.report.as_ref();
         match (report.map(|report| &report.problem), apart) {
-            (Some(Some((reason, message))), _) => with_revisions(reason, message),
+            (Some(Some(problem)), _) => with_revisions(problem.code.clone(), &problem.message),
             (_, Some(both)) => {
                 let message = format!("{both}: first all runners without a job are replaced");
-                Finding::fails("ApplyingRevision", message)
+                Finding::fails(codes::APPLYING_REVISION, message)
             }
-            (Some(None), None) => Finding::holds("RunnersReady", "runners can be made"),
+            (Some(None), None) => Finding::holds(codes::RUNNERS_READY, "runners can be made"),
             (None, None) if self.runner_set.object.is_absent() => {
-                Finding::fails("Creating", "the EphemeralRunnerSet is being created")
+                Finding::fails(codes::CREATING, "the EphemeralRunnerSet is being created")
             }
             (None, None) => Finding::Unknown,
         }

@@ -24,7 +24,7 @@ use crate::api::{AutoscalingRunnerSet, MissingFields};
 use crate::clock::Timestamp;
 use crate::messages::{
     Effect, EventNote, EventSeverity, Input, Kind, KubeObject, KubeRequest, ListenerCommand,
-    Object, ObjectRef, ScaleSetDirective,
+    Object, ObjectRef, ScaleSetDirective, codes,
 };
 use crate::resources::ControllerSettings;
 
@@ -261,14 +261,14 @@ impl ScaleSetMachine {
         self.patch_scale_set_at(ars, body, ctx);
         if let Some(error) = self.ars.last_error() {
             let message = format!("the finalizer cannot be added: {error}");
-            ctx.notes.ready = Finding::fails("NotWritable", message);
+            ctx.notes.ready = Finding::fails(codes::NOT_WRITABLE, message);
         }
         false
     }
 
     /// Nothing is made of a spec that makes no sense, and nothing is torn down for it.
     fn keep_valid(&mut self, ars: &AutoscalingRunnerSet, ctx: &mut ScaleSetContext) -> bool {
-        const TOPIC: &str = "InvalidSpec";
+        const TOPIC: &str = codes::INVALID_SPEC;
         let Err(problem) = check(ars) else {
             self.settle(TOPIC);
             return true;
@@ -281,7 +281,7 @@ impl ScaleSetMachine {
     /// Nothing is made of a spec that asks for what the operator does not allow. A listener that
     /// was made of one that was allowed goes on; one that has what is not allowed any more goes.
     fn keep_permitted(&mut self, ars: &AutoscalingRunnerSet, ctx: &mut ScaleSetContext) -> bool {
-        const TOPIC: &str = "NotAllowed";
+        const TOPIC: &str = codes::NOT_ALLOWED;
         let settings = self.settings.clone();
         let Err(problems) = settings.policy.check(ars) else {
             self.settle(TOPIC);
@@ -304,7 +304,7 @@ impl ScaleSetMachine {
 
     /// An untested chart is said to be one, and served all the same.
     fn judge_version(&mut self, ars: &AutoscalingRunnerSet, ctx: &mut ScaleSetContext) {
-        const TOPIC: &str = "UntestedVersion";
+        const TOPIC: &str = codes::UNTESTED_VERSION;
         let all = ars.metadata.labels.as_ref();
         let version = all.and_then(|all| all.get(labels::VERSION));
         let tested = |version: &&String| {
@@ -326,7 +326,7 @@ impl ScaleSetMachine {
 
     /// A cluster whose schemas lack fields is told what to do, and served all the same.
     fn judge_schemas(&mut self, ars: &AutoscalingRunnerSet, ctx: &mut ScaleSetContext) {
-        const TOPIC: &str = "FieldsMissing";
+        const TOPIC: &str = codes::FIELDS_MISSING;
         if self.missing.is_empty() {
             self.settle(TOPIC);
             ctx.notes.fields = Finding::Absent;

@@ -10,7 +10,7 @@ use super::world::{CONTROLLER, NAME, RUNNERS, World, secret};
 use crate::actors::Machine;
 use crate::api::AutoscalingListener;
 use crate::api::constants::labels;
-use crate::messages::{Input, Kind, ListenerCommand, ObjectRef};
+use crate::messages::{Input, Kind, ListenerCommand, ObjectRef, Reason};
 
 #[test]
 fn objects_are_made_in_the_order_in_which_they_need_each_other() {
@@ -675,7 +675,10 @@ fn a_listener_started_anew_does_not_report_before_it_has_looked_at_its_sources()
     let mut world = World::running();
     world.cluster.vanish(Kind::Secret, RUNNERS, "credentials");
     world.pass(120);
-    let (reason, message) = world.report().problem.clone().unwrap();
+    let Reason {
+        code: reason,
+        message,
+    } = world.report().problem.clone().unwrap();
     assert_eq!(reason, "SourceMissing");
     assert!(message.contains("runners/credentials"), "{message}");
     let told = world.reports.len();

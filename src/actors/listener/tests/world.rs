@@ -12,7 +12,8 @@ use crate::actors::{InputOf, Machine};
 use crate::api::AutoscalingListener;
 use crate::clock::{Timestamp, after};
 use crate::messages::{
-    Effect, EventNote, Input, Kind, KubeRequest, ListenerCommand, ListenerReport, Object, Tally,
+    Effect, EventNote, Input, Kind, KubeRequest, ListenerCommand, ListenerReport, Object, Reason,
+    Tally,
 };
 use crate::resources::ControllerSettings;
 
@@ -228,8 +229,8 @@ impl World {
     }
 
     pub fn reason(&self) -> String {
-        let reason = self.report().reason.clone().unwrap_or_default();
-        format!("{}: {}", reason.0, reason.1)
+        let reason = self.report().reason.as_ref();
+        reason.map_or_else(String::new, Reason::to_string)
     }
 
     pub fn pod(&self) -> Option<Arc<Pod>> {

@@ -312,7 +312,7 @@ fn credentials_that_may_not_be_read_are_waited_for_and_told() {
     for _ in 0..100 {
         hand.actions(RunnerTag::Remove, refused(ActionsErrorKind::Denied));
         let reason = hand.report.clone().unwrap().reason.unwrap();
-        assert_eq!(reason.0, "CredentialsForbidden");
+        assert_eq!(reason.code, "CredentialsForbidden");
         assert_eq!(hand.after(60), ["remove 42"]);
     }
     assert_eq!(hand.events, [""; 0]);

@@ -12,7 +12,7 @@ use crate::actors::core::cached::Verb;
 use crate::actors::runner::{Origin, RunnerTag};
 use crate::api::EphemeralRunner;
 use crate::messages::{
-    ActionsAnswer, ActionsError, ActionsErrorKind, KubeAnswer, KubeErrorKind, Object,
+    ActionsAnswer, ActionsError, ActionsErrorKind, KubeAnswer, KubeErrorKind, Object, Reason,
     RunnerCommand, RunnerState,
 };
 use crate::resources::ControllerSettings;
@@ -552,7 +552,10 @@ fn a_pod_that_has_not_gone_within_its_grace_is_told_whatever_its_runner_does() {
         hand.after(5);
         let report = hand.report.clone().unwrap();
         assert!(report.lost && report.deleting == deleting, "{report:?}");
-        let (word, message) = report.reason.unwrap();
+        let Reason {
+            code: word,
+            message,
+        } = report.reason.unwrap();
         assert_eq!(word, "NodeLost");
         assert!(message.contains("node-a"), "{message}");
     }

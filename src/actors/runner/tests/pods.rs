@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::objects::*;
 use crate::actors::runner::{End, PodState, judge};
 use crate::clock::after;
+use crate::messages::Reason;
 
 fn waiting(reason: &str) -> Value {
     json!({ "waiting": { "reason": reason, "message": "because" } })
@@ -17,7 +18,7 @@ fn state(pod: &Pod, age: i64) -> PodState {
 
 fn failure(state: &PodState) -> Option<&str> {
     match &state.end {
-        Some(End::Failed((word, _))) => Some(word),
+        Some(End::Failed(reason)) => Some(&reason.code),
         _ => None,
     }
 }
@@ -119,7 +120,16 @@ fn the_last_words_of_a_runner_are_kept_short_and_without_credentials() {
         terminated["exitCode"] = code.into();
         let pod = pod_in(1, "Failed", json!({ "terminated": terminated }), running());
         let reason = match state(&pod, 0).end {
-            Some(End::Outdated((word, message)) | End::Failed((word, message))) => {
+            Some(
+                End::Outdated(Reason {
+                    code: word,
+                    message,
+                })
+                | End::Failed(Reason {
+                    code: word,
+                    message,
+                }),
+            ) => {
                 format!("{word}: {message}")
             }
             other => format!("{other:?}"),
@@ -146,7 +156,11 @@ fn images_that_can_never_be_pulled_fail_at_once_and_others_after_ten_minutes() {
     let pod = pod_in(1, "Pending", waiting("ErrImagePull"), running());
     let early = state(&pod, 599);
     assert_eq!(early.end, None);
-    assert_eq!(early.trouble.unwrap().0, "ImagePullBackOff", "one trouble");
+    assert_eq!(
+        early.trouble.unwrap().code,
+        "ImagePullBackOff",
+        "one trouble"
+    );
     assert_eq!(early.gives_up, Some(after(start(), 600)));
 }
 
@@ -162,7 +176,7 @@ fn an_image_that_cannot_be_had_is_named_and_stays_so_for_the_next_pod() {
         runner["image"] = json!("img:1");
         runner["state"]["waiting"]["message"] = json!(message);
         let late = state(&serde_json::from_value(value).unwrap(), 600);
-        let Some(End::Failed((_, said))) = &late.end else {
+        let Some(End::Failed(Reason { message: said, .. })) = &late.end else {
             panic!("{late:?}");
         };
         assert_eq!(said, shown);
@@ -219,10 +233,7 @@ fn a_pod_that_no_node_takes_for_a_minute_is_in_trouble_and_does_not_give_up() {
     let late = state(&pod, 65);
     assert_eq!(
         late.trouble,
-        Some((
-            "Unschedulable".to_owned(),
-            "0/3 nodes are available".to_owned()
-        ))
+        Some(Reason::new("Unschedulable", "0/3 nodes are available"))
     );
     assert_eq!(state(&pod, 100_000).end, None);
 }

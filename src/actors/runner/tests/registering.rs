@@ -96,8 +96,8 @@ fn trouble_that_lasts_is_put_into_the_status_and_the_report() {
     let (mut hand, _) = Hand::created();
     hand.actions(RunnerTag::Generate, refused(ActionsErrorKind::Credentials));
     assert_eq!(
-        hand.report.clone().unwrap().reason.unwrap().0,
-        "CredentialsMissing"
+        hand.report.clone().unwrap().reason.unwrap().code,
+        "CredentialsUnusable"
     );
     let mut written = Vec::new();
     for _ in 0..6 {
@@ -110,7 +110,7 @@ fn trouble_that_lasts_is_put_into_the_status_and_the_report() {
         }
     }
     assert_eq!(written.len(), 1, "{written:?}");
-    assert!(written[0].contains("CredentialsMissing"), "{written:?}");
+    assert!(written[0].contains("CredentialsUnusable"), "{written:?}");
 }
 
 #[test]

@@ -31,7 +31,7 @@ fn a_refusal_is_known_to_the_whole_set() {
         assert_eq!(events(&world), 1, "{kind}: {:?}", world.events);
         assert!(world.registered.len() <= 6, "one at most waits for room");
         let problem = world.report.clone().unwrap().problem.unwrap();
-        assert!(problem.1.contains("QuotaExceeded"), "{problem:?}");
+        assert!(problem.message.contains("QuotaExceeded"), "{problem:?}");
 
         // one probe at a time, and it is not registered anew
         world.advance(300);

@@ -342,7 +342,7 @@ fn the_deletion_of_an_outdated_set_clears_it_up() {
 /// What the service or the credentials may answer, so that it is not known whether a runner has a
 /// job.
 const NOT_ASKED: [(ActionsErrorKind, &str); 3] = [
-    (ActionsErrorKind::Credentials, "CredentialsMissing"),
+    (ActionsErrorKind::Credentials, "CredentialsUnusable"),
     (ActionsErrorKind::Config, "ConfigInvalid"),
     (ActionsErrorKind::Unauthorized, "CredentialsRefused"),
 ];
@@ -360,7 +360,7 @@ fn a_revision_is_not_applied_while_a_runner_could_not_be_asked_to_go() {
             world.advance(680);
             assert_eq!((applied(&world), world.live().len()), (1, 3), "{word}");
             let problem = world.report.clone().unwrap().problem.unwrap();
-            assert_eq!(problem.0, word);
+            assert_eq!(problem.code, word);
             if restarted {
                 world.restart();
             }
@@ -386,7 +386,7 @@ fn what_kept_a_runner_from_being_asked_is_forgotten_when_nobody_wants_it_to_go()
         world.refuse_calls.insert("remove_runner", kind);
         world.scale(1, 0);
         world.advance(700);
-        assert_eq!(world.report.clone().unwrap().problem.unwrap().0, word);
+        assert_eq!(world.report.clone().unwrap().problem.unwrap().code, word);
         world.scale(2, 0);
         world.refuse_calls.clear();
         world.advance(60);
@@ -406,7 +406,7 @@ fn an_answer_of_the_service_ends_the_trouble_also_when_it_says_that_a_job_runs()
         world.refuse_calls.insert("remove_runner", kind);
         image(&mut world, "img:2", 2);
         world.advance(700);
-        assert_eq!(world.report.clone().unwrap().problem.unwrap().0, word);
+        assert_eq!(world.report.clone().unwrap().problem.unwrap().code, word);
         world.refuse_calls.clear();
         world.advance(60);
         assert_eq!(world.report.clone().unwrap().problem, None, "{word}");

@@ -2,7 +2,7 @@
 
 use super::super::runner_index::{CountedRunner, RunnerClass, RunnerIndex, SlotFate};
 use crate::clock::{Timestamp, after};
-use crate::messages::{Launch, Refusal, RunnerCommand, RunnerReport, RunnerState};
+use crate::messages::{Launch, Reason, Refusal, RunnerCommand, RunnerReport, RunnerState};
 
 fn now() -> Timestamp {
     after(Timestamp::UNIX_EPOCH, 1_800_000_000)
@@ -434,7 +434,7 @@ fn a_pod_that_hangs_is_told_whoever_it_belongs_to() {
     use RunnerState::{Pending, Running};
     let hanging = |report: RunnerReport| RunnerReport {
         lost: true,
-        reason: Some(("NodeLost".to_owned(), "gone".to_owned())),
+        reason: Some(Reason::new("NodeLost", "gone")),
         ..report
     };
     for (name, report, tells) in [

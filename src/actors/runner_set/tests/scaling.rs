@@ -82,8 +82,8 @@ fn refused_creates_are_reported_with_the_servers_words() {
         .insert(Kind::EphemeralRunner, KubeErrorKind::QuotaExceeded);
     world.scale(1, 1);
     let problem = world.report.clone().unwrap().problem.unwrap();
-    assert_eq!(problem.0, "RunnerRefused");
-    assert!(problem.1.contains("QuotaExceeded"), "{problem:?}");
+    assert_eq!(problem.code, "RunnerRefused");
+    assert!(problem.message.contains("QuotaExceeded"), "{problem:?}");
     world.refuse_creates.clear();
     world.advance(30);
     assert_eq!(
@@ -223,7 +223,7 @@ fn a_broken_template_backs_off_keeps_one_to_look_at_and_recovers() {
     let made = world.created.len();
     assert!((9..=30).contains(&made), "{made} made in ten minutes");
     assert_eq!(
-        world.report.clone().unwrap().problem.unwrap().0,
+        world.report.clone().unwrap().problem.unwrap().code,
         "PodInvalid"
     );
 
@@ -306,7 +306,7 @@ fn runners_wait_for_their_proxy_secret_which_follows_its_sources_and_goes_at_the
     world.scale(1, 1);
     assert!(world.live().is_empty());
     let problem = world.report.clone().unwrap().problem.unwrap();
-    assert!(problem.1.contains("proxy-login"), "{problem:?}");
+    assert!(problem.message.contains("proxy-login"), "{problem:?}");
 
     // "user" and "secret-1"
     world.put_secret(

@@ -35,8 +35,10 @@ use super::controller::{Controller, InitialList, Unrouted};
 use super::decoded::Decoded;
 use super::router::ObjectEvent;
 use super::services::Services;
-use crate::messages::{EventNote, EventSeverity, KubeError, KubeErrorKind, KubeRequest};
-use crate::messages::{Kind, KubeObject, Object, ObjectRef};
+use crate::messages::{
+    EventNote, EventSeverity, Kind, KubeError, KubeErrorKind, KubeObject, KubeRequest, Object,
+    ObjectRef,
+};
 
 /// How many objects a page of a list has.
 const PAGE: u32 = 500;
