@@ -1,15 +1,16 @@
 //! The listener as a process: the real binary, over real sockets, from its configuration file to
 //! the end that SIGTERM brings.
 
+use impresario::simulation::transports;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
+use embedded_actions::{ActionsService, JobSpec, Options};
 use embedded_kube::{ApiServer, ApiServerOptions};
 use impresario::actions::{Client, ClientOptions, TransportOptions};
 use impresario::api::{ConfigUrl, Credentials, EphemeralRunnerSet, EphemeralRunnerSetSpec, crds};
 use impresario::clock::Clock;
-use impresario::simulation::actions_service::{ActionsService, JobSpec, Options};
 use kube::Api;
 use kube::api::PostParams;
 use serde_json::{Value, json};
@@ -38,8 +39,7 @@ impl World {
         let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/acme/widgets", socket.local_addr().unwrap());
         tokio::spawn(service.clone().serve(socket));
-        let transport = service
-            .transports()
+        let transport = transports(&service)
             .transport(&TransportOptions::default())
             .unwrap();
         let options = ClientOptions::new(

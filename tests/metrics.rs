@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use embedded_actions::{JobSpec, JobState};
 use impresario::clock::Clock;
 use impresario::listener::ListenerMetrics;
 use impresario::metrics::Metrics;
-use impresario::simulation::actions_service::{JobSpec, JobState};
 use impresario::simulation::cluster::{Cluster, ClusterOptions, RunningController};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;

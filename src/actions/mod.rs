@@ -37,7 +37,6 @@ pub use credentials::{
 };
 pub use error::{Error, ErrorKind, Ids};
 pub use options::{COMMIT, ClientOptions, Observer, UserAgent};
-pub(crate) use proxy::percent_decode;
 pub use proxy::{Proxies, ProxyError, ProxyServer};
 pub use session::{JobDetails, JobMessage, Message, Polled, Session, Statistics};
 pub use transport::{

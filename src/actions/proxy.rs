@@ -334,7 +334,7 @@ fn percent_encode(text: &str) -> String {
 }
 
 /// Undoes the percent encoding of a part of a URL.
-pub(crate) fn percent_decode(text: &str) -> String {
+pub(super) fn percent_decode(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 

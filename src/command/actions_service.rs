@@ -15,7 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::{number, telemetry};
 use crate::clock::Clock;
-use crate::simulation::actions_service::{ADMIN, ActionsService, App, Durations, Options};
+use embedded_actions::{ADMIN, ActionsService, App, Durations, Options};
 
 const EXAMPLE: &str = "\
 Example, with the service in one terminal and all else in another:

@@ -10,16 +10,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use embedded_actions::{ActionsService, KeyVault};
 use embedded_kube::kubelet::{Kubelet, KubeletOptions, NODE};
 use embedded_kube::{Admission, ApiServer, ApiServerOptions, Snapshot, faults};
 use serde_json::{Value, json};
 use tokio::task::{JoinHandle, LocalSet};
 
 use super::FAULT_ANNOTATION;
-use super::actions_service::{self, ActionsService};
 pub use super::apply::ApplyError;
-use super::key_vault::KeyVault;
 use super::programs::{ListenerBook, SimulatedPrograms};
+use super::transports::{transports, with_key_vault};
 use crate::actions::{Clients, ClientsOptions, Transports, UserAgent};
 use crate::actors::{
     CallMetrics, ControllerOptions, Journal, KubeSources, UnregistrarHandle, Workers,
@@ -79,7 +79,7 @@ pub struct ClusterOptions {
     /// What goes wrong with requests and watch events of the API server.
     pub interceptor: Arc<dyn faults::Interceptor>,
     /// What goes wrong with calls of the Actions service.
-    pub actions_interceptor: Option<Arc<dyn actions_service::Interceptor>>,
+    pub actions_interceptor: Option<Arc<dyn embedded_actions::Interceptor>>,
     /// A vault that controller and listeners can reach.
     pub key_vault: Option<KeyVault>,
     /// The CustomResourceDefinitions that are installed; ours if none are given.
@@ -280,23 +280,23 @@ impl Cluster {
             api.install_crd(crd)
                 .map_err(|error| anyhow::anyhow!("{error:?}"))?;
         }
-        let actions = ActionsService::new(actions_service::Options {
+        let actions = ActionsService::new(embedded_actions::Options {
             seed: options.seed,
-            durations: actions_service::Durations {
+            durations: embedded_actions::Durations {
                 poll: options.poll,
-                ..actions_service::Durations::default()
+                ..embedded_actions::Durations::default()
             },
             log: log.clone().map(|log| {
                 let write = move |line: &str| log.write(line.to_owned());
                 Arc::new(write) as Arc<dyn Fn(&str) + Send + Sync>
             }),
             interceptor: options.actions_interceptor,
-            ..actions_service::Options::new(options.clock.clone())
+            ..embedded_actions::Options::new(options.clock.clone())
         });
         let listener_metrics = ListenerBook::default();
         let transports = match options.key_vault {
-            Some(vault) => vault.transports(actions.transports()),
-            None => actions.transports(),
+            Some(vault) => with_key_vault(&vault, transports(&actions)),
+            None => transports(&actions),
         };
         let kubelet_client = api.client_as("system:kubelet", &["system:masters"]);
         let programs = SimulatedPrograms {

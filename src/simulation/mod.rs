@@ -1,11 +1,11 @@
-//! The embedded cluster: API server, kubelet, Actions service and Key Vault in one
-//! process.
+//! The cluster that is made of the embedded servers (`crates/`) and our programs, in one process.
 
-pub mod actions_service;
 mod apply;
 pub mod cluster;
-pub mod key_vault;
 mod programs;
+mod transports;
+
+pub use transports::{transports, with_key_vault};
 
 /// Annotation of a pod that asks for a fault, as `impresario.dev/fault: exit=7`.
 pub const FAULT_ANNOTATION: &str = "impresario.dev/fault";

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use embedded_actions::ActionsService;
 use embedded_kube::ApiServer;
 use embedded_kube::kubelet::{Programs, Servers, Stop};
 use futures::future::LocalBoxFuture;
@@ -13,7 +14,6 @@ use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::Api;
 use tokio::time::sleep;
 
-use super::actions_service::ActionsService;
 use crate::actions::{Proxies, Transports};
 use crate::api::constants::{LISTENER_CONTAINER, RUNNER_CONTAINER, env, keys};
 use crate::clock::Clock;

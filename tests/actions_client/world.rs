@@ -1,11 +1,16 @@
 //! The client, the embedded service, and virtual time; and what all tests here use.
 
+use impresario::simulation::transports;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 pub use std::sync::{Arc, Mutex};
 pub use std::time::Duration;
 
 pub use bytes::Bytes;
+pub use embedded_actions::{
+    ActionsService, CallInfo, Fault, Interceptor, JobSpec, JobState, Mangling, Options, Outcome,
+    Refusal,
+};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 pub use futures::future::join_all;
@@ -16,10 +21,6 @@ pub use impresario::actions::{
 use impresario::actions::{Observer, TransportError};
 pub use impresario::api::{ConfigUrl, Credentials};
 pub use impresario::clock::Clock;
-pub use impresario::simulation::actions_service::{
-    ActionsService, CallInfo, Fault, Interceptor, JobSpec, JobState, Mangling, Options, Outcome,
-    Refusal,
-};
 pub use secrecy::ExposeSecret;
 pub use tokio::time::{Instant, sleep};
 
@@ -93,7 +94,7 @@ pub fn client(
 ) -> Client {
     let mut options = options(credentials);
     options.observer = Some(requests.clone());
-    let transport = service.transports().transport(&TransportOptions::default());
+    let transport = transports(service).transport(&TransportOptions::default());
     Client::new(options, transport.unwrap(), clock.clone()).unwrap()
 }
 
@@ -133,7 +134,7 @@ pub struct Counting {
 
 impl Counting {
     pub fn of(service: &ActionsService) -> Arc<Self> {
-        let inner = service.transports().transport(&TransportOptions::default());
+        let inner = transports(service).transport(&TransportOptions::default());
         Arc::new(Self {
             inner: inner.unwrap(),
             now: Arc::default(),

@@ -13,6 +13,7 @@ mod key_files;
 )]
 mod world;
 
+use impresario::simulation::transports;
 use std::io::Write;
 use std::sync::atomic::{AtomicU16, Ordering};
 
@@ -85,10 +86,7 @@ async fn no_failure_of_any_kind_shows_a_secret() {
     let world = world();
     let set = world.scale_set("ci").await;
     let session = world.session(set).await;
-    let inner = world
-        .service
-        .transports()
-        .transport(&TransportOptions::default());
+    let inner = transports(&world.service).transport(&TransportOptions::default());
     let echo = Arc::new(Echo {
         inner: inner.unwrap(),
         call: Mutex::default(),

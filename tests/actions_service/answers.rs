@@ -1,13 +1,14 @@
 //! What every answer looks like to a client that is strict: status, headers, and the type of each
 //! field, as the real service and RFC 7519 have them.
 
+use impresario::simulation::transports;
 use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
+use embedded_actions::{JobSpec, NamedFault};
 use impresario::actions::{Transport, TransportOptions};
-use impresario::simulation::actions_service::{JobSpec, NamedFault};
 use serde_json::{Value, json};
 
 use crate::world::{TOKEN, URL, World};
@@ -31,7 +32,7 @@ impl Answer {
 
 impl Curl {
     fn of(world: &World) -> Self {
-        let transports = world.service.transports();
+        let transports = transports(&world.service);
         Self(transports.transport(&TransportOptions::default()).unwrap())
     }
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use embedded_actions::JobSpec;
 use impresario::actions::{ErrorKind, JobMessage, Polled, Statistics};
-use impresario::simulation::actions_service::JobSpec;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -187,9 +187,8 @@ async fn every_fault_that_has_a_name_is_met_in_these_tests() {
         include_str!("answers.rs"),
     ]
     .concat();
-    let error = serde_json::from_value::<impresario::simulation::actions_service::NamedFault>(
-        json!({"fault": "no such fault"}),
-    );
+    let error =
+        serde_json::from_value::<embedded_actions::NamedFault>(json!({"fault": "no such fault"}));
     let error = error.unwrap_err().to_string();
     let names: Vec<&str> = error.split('`').skip(3).step_by(2).collect();
     assert!(names.len() > 25, "{names:?}");

@@ -1,13 +1,14 @@
 //! What GitHub does besides answering and refusing: tokens that are not known yet, messages
 //! that come again, jobs that others take, Apps whose JWTs are looked at closely.
 
+use impresario::simulation::transports;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use embedded_actions::{App, JobSpec, JobState, RunnerInfo};
 use impresario::actions::{ErrorKind, Polled, Statistics, TransportOptions};
 use impresario::api::{ConfigUrl, Credentials};
-use impresario::simulation::actions_service::{App, JobSpec, JobState, RunnerInfo};
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::{Value, json};
 use tokio::time::{Instant, advance};
@@ -100,10 +101,7 @@ async fn exchange(world: &World, claims: &Value, key: &str) -> (u16, String) {
 }
 
 async fn ask_for_token(world: &World, jwt: &str) -> (u16, String) {
-    let transport = world
-        .service
-        .transports()
-        .transport(&TransportOptions::default());
+    let transport = transports(&world.service).transport(&TransportOptions::default());
     let url = "https://api.github.com/app/installations/36/access_tokens";
     let request = http::Request::post(url).header("authorization", format!("Bearer {jwt}"));
     let request = request.body(bytes::Bytes::new()).unwrap();
@@ -224,7 +222,7 @@ async fn a_session_begins_with_statistics_and_they_may_be_anything() {
     }
     assert_eq!(
         world.service.scale_sets()[0].statistics,
-        Statistics::default()
+        embedded_actions::Statistics::default()
     );
 }
 

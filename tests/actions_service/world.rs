@@ -1,11 +1,12 @@
 //! A service in process under virtual time, and clients of it.
 
+use impresario::simulation::transports;
 use std::sync::{Arc, Mutex};
 
+use embedded_actions::{ActionsService, NamedFault, Options};
 use impresario::actions::{Client, ClientOptions, Message, Polled, Session, TransportOptions};
 use impresario::api::{ConfigUrl, Credentials};
 use impresario::clock::Clock;
-use impresario::simulation::actions_service::{ActionsService, NamedFault, Options};
 use secrecy::ExposeSecret as _;
 use serde_json::Value;
 
@@ -93,6 +94,6 @@ impl World {
 
 fn client(service: &ActionsService, clock: &Clock, url: &str, credentials: Credentials) -> Client {
     let options = ClientOptions::new(ConfigUrl::parse(url).unwrap(), credentials);
-    let transport = service.transports().transport(&TransportOptions::default());
+    let transport = transports(service).transport(&TransportOptions::default());
     Client::new(options, transport.unwrap(), clock.clone()).unwrap()
 }

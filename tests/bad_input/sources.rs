@@ -99,8 +99,7 @@ async fn a_token_revoked_later_is_reported_and_a_new_one_heals() {
         world.cluster.actions.expire_tenant_tokens();
         // the next runner cannot be registered
         world.cluster.actions.queue_job(
-            impresario::simulation::actions_service::JobSpec::on(ILL.1)
-                .lasting(std::time::Duration::from_secs(1)),
+            embedded_actions::JobSpec::on(ILL.1).lasting(std::time::Duration::from_secs(1)),
         );
         world
             .until("a runner's trouble is told", || {

@@ -74,7 +74,7 @@ async fn a_spec_broken_later_tears_nothing_down() {
     .await;
 }
 
-fn ids(runners: &[impresario::simulation::actions_service::RunnerInfo]) -> Vec<i64> {
+fn ids(runners: &[embedded_actions::RunnerInfo]) -> Vec<i64> {
     runners.iter().map(|runner| runner.id).collect()
 }
 

@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
+use embedded_actions::{JobSpec, JobState};
 use impresario::api::AutoscalingRunnerSet;
 use impresario::clock::Clock;
-use impresario::simulation::actions_service::{JobSpec, JobState};
 use impresario::simulation::cluster::{Cluster, ClusterOptions, RunningController};
 use k8s_openapi::api::core::v1::{Event, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;

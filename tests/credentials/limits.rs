@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use impresario::simulation::actions_service::{CallInfo, Fault, Interceptor, Refusal};
+use embedded_actions::{CallInfo, Fault, Interceptor, Refusal};
 use std::sync::Arc;
 
 use crate::stage::manifests::{SET, fixture};

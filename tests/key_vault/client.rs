@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use embedded_actions::{Fault, Outcome, Refusal};
 use futures::future::join_all;
 use impresario::actions::{
     CredentialSource as _, KeyVault, ReqwestTransports, SourceErrorKind, TransportOptions,
     Transports as _,
 };
 use impresario::clock::Clock;
-use impresario::simulation::actions_service::{Fault, Outcome, Refusal};
 use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep};
 

@@ -2,9 +2,9 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use embedded_actions::{Outcome, Refusal};
 use impresario::actions::{CredentialSource as _, KeyVault, SourceErrorKind, TransportOptions};
 use impresario::api::AzureKeyVaultConfig;
-use impresario::simulation::actions_service::{Outcome, Refusal};
 
 use crate::world::{ANOTHER, APPLICATION, CLIENT, ELLIPTIC, NAME, World, value};
 

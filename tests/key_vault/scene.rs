@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use impresario::simulation::key_vault::KeyVault as EmbeddedVault;
+use embedded_actions::KeyVault as EmbeddedVault;
 use kube::ResourceExt;
 use serde_json::{Value, json};
 use tempfile::TempDir;

@@ -4,14 +4,19 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bytes::Bytes;
+use embedded_actions::{ActionsService, KeyVault, Options, Outcome};
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, join_all};
-use impresario::actions::{Clients, ClientsOptions, Proxies, ProxyServer, Sources};
+use impresario::actions::{
+    Clients, ClientsOptions, Proxies, ProxyServer, Sources, Transport, TransportError,
+    TransportOptions, Transports,
+};
 use impresario::api::{AZURE_KEY_VAULT, ProxyConfig, ProxyServerConfig, VaultConfig};
 use impresario::messages::{
     ActionsAnswer, ActionsCall, ActionsError, ActionsErrorKind, ActionsRequest, KubeError, Tenant,
 };
-use impresario::simulation::actions_service::{ActionsService, Options, Outcome};
+use impresario::simulation::{transports, with_key_vault};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use tokio::time::{Instant, sleep};
@@ -52,6 +57,46 @@ struct Tenants {
     service: ActionsService,
     secrets: Arc<Secrets>,
     clients: Clients,
+    /// The proxies by which vault and login were called, in order.
+    ways: Arc<Mutex<Vec<Proxies>>>,
+}
+
+/// Notes the proxies of the transports that calls of the vault come over.
+struct Ways<T: ?Sized> {
+    vault: KeyVault,
+    inner: Arc<T>,
+    taken: Arc<Mutex<Vec<Proxies>>>,
+}
+
+/// One of these transports.
+struct Way {
+    ways: Ways<dyn Transport>,
+    proxies: Proxies,
+}
+
+impl Transports for Ways<dyn Transports> {
+    fn transport(&self, options: &TransportOptions) -> Result<Arc<dyn Transport>, TransportError> {
+        Ok(Arc::new(Way {
+            ways: Ways {
+                vault: self.vault.clone(),
+                inner: self.inner.transport(options)?,
+                taken: Arc::clone(&self.taken),
+            },
+            proxies: options.proxies.clone(),
+        }))
+    }
+}
+
+impl Transport for Way {
+    fn send(
+        &self,
+        request: http::Request<Bytes>,
+    ) -> BoxFuture<'static, Result<http::Response<Bytes>, TransportError>> {
+        if self.ways.vault.answers_for(request.uri().host()) {
+            self.ways.taken.lock().unwrap().push(self.proxies.clone());
+        }
+        self.ways.inner.send(request)
+    }
 }
 
 impl Tenants {
@@ -64,17 +109,19 @@ impl Tenants {
         let service = ActionsService::new(Options::new(world.clock.clone()));
         service.accept_only([TOKEN]);
         let secrets = Arc::new(Secrets::default());
-        let clients = Clients::new(
-            secrets.clone(),
-            world.vault.transports(service.transports()),
-            world.clock.clone(),
-            options,
-        );
+        let ways = Arc::default();
+        let transports = Arc::new(Ways {
+            vault: world.vault.clone(),
+            inner: with_key_vault(&world.vault, transports(&service)),
+            taken: Arc::clone(&ways),
+        });
+        let clients = Clients::new(secrets.clone(), transports, world.clock.clone(), options);
         Self {
             world,
             service,
             secrets,
             clients,
+            ways,
         }
     }
 
@@ -183,14 +230,14 @@ async fn the_vaults_own_proxy_leads_to_vault_and_login_and_nowhere_else() {
     let mut tenant = tenants.tenant();
     tenant.proxy = Some(proxy("http://github.proxy:2", ""));
     tenants.call(tenant.clone()).await.unwrap();
-    assert_eq!(tenants.world.vault.ways(), vec![fallback; 3]);
+    assert_eq!(*tenants.ways.lock().unwrap(), vec![fallback; 3]);
 
     let vault = tenant.vault.as_mut().unwrap();
     vault.proxy = Some(proxy("http://vault.proxy:3", "vault-login"));
     tenants.call(tenant.clone()).await.unwrap();
     let own = ProxyServer::parse("http://us%40er:s3cret@vault.proxy:3").ok();
     let own = Proxies::new(None, own, []);
-    assert_eq!(tenants.world.vault.ways()[3..], vec![own; 3]);
+    assert_eq!(tenants.ways.lock().unwrap()[3..], vec![own; 3]);
 
     let vault = tenant.vault.as_mut().unwrap();
     vault.proxy = Some(proxy("http://vault.proxy:3", "nobody"));

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
+use embedded_actions::Outcome;
 use impresario::api::ListenerConfig;
-use impresario::simulation::actions_service::Outcome;
 use impresario::simulation::cluster::CONTROLLER_NAMESPACE;
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::ResourceExt;

@@ -4,13 +4,14 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use embedded_actions::KeyVault as EmbeddedVault;
+use embedded_actions::{ActionsService, Options};
 use impresario::actions::{
     CredentialSource as _, Fields, KeyVault, Observer, SourceError, TransportOptions, Transports,
 };
 use impresario::api::AzureKeyVaultConfig;
 use impresario::clock::Clock;
-use impresario::simulation::actions_service::{ActionsService, Options};
-use impresario::simulation::key_vault::KeyVault as EmbeddedVault;
+use impresario::simulation::{transports, with_key_vault};
 use tempfile::TempDir;
 use url::Url;
 
@@ -85,7 +86,7 @@ impl World {
 
     pub fn transports(&self) -> Arc<dyn Transports> {
         let service = ActionsService::new(Options::new(self.clock.clone()));
-        self.vault.transports(service.transports())
+        with_key_vault(&self.vault, transports(&service))
     }
 
     /// The client of the vault, with the world's settings.

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
-use impresario::simulation::actions_service::Outcome;
+use embedded_actions::Outcome;
 
 use logged::Logged;
 use scene::Scene;

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use embedded_actions::Fault;
 use embedded_kube::kubelet::PodFault;
 use impresario::api::{
     AutoscalingListener, AutoscalingRunnerSet, EphemeralRunner, EphemeralRunnerPhase,
     EphemeralRunnerSet,
 };
-use impresario::simulation::actions_service::Fault;
 use impresario::simulation::cluster::CONTROLLER_NAMESPACE;
 use k8s_openapi::api::core::v1::{Event, Pod, Secret};
 use kube::ResourceExt;

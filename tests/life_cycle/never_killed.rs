@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
+use embedded_actions::{JobSpec, JobState};
 use embedded_kube::kubelet::PodFault;
 use impresario::api::{EphemeralRunner, EphemeralRunnerPhase};
-use impresario::simulation::actions_service::{JobSpec, JobState};
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::api::DeleteParams;
 use kube::{Api, ResourceExt};

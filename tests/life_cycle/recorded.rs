@@ -1,6 +1,7 @@
 //! The objects that a running ARC left in etcd, put onto a cluster with the rights of ARC's chart
 //! and nothing else for the controller.
 
+use impresario::simulation::transports;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -251,7 +252,7 @@ async fn register(stage: &Stage, documents: &[Value]) -> Ids {
     );
     let clients = Clients::new(
         Arc::new(KubeSources(sources)),
-        stage.actions.transports(),
+        transports(&stage.actions),
         Clock::simulated("2026-03-04T05:06:07Z".parse().unwrap()),
         ClientsOptions::default(),
     );

@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use embedded_actions::Fault;
 use impresario::api::EphemeralRunner;
-use impresario::simulation::actions_service::Fault;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 

@@ -387,7 +387,7 @@ fn a_lower_maximum_lets_running_jobs_end_and_takes_no_more_than_it_says() {
 }
 
 fn running(stage: &Stage) -> usize {
-    use impresario::simulation::actions_service::JobState;
+    use embedded_actions::JobState;
     let jobs = stage.actions.jobs();
     jobs.iter()
         .filter(|job| job.state == JobState::Running)

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use embedded_actions::{Fault, JobSpec, Outcome, Refusal};
 use embedded_kube::Verb;
 use embedded_kube::faults::{Interceptor, RequestFate, RequestInfo};
 use impresario::actions::ReqwestTransports;
 use impresario::api::ListenerConfig;
 use impresario::clock::Clock;
 use impresario::listener::{Health, ListenerEnv, ListenerMetrics, run};
-use impresario::simulation::actions_service::{Fault, JobSpec, Outcome, Refusal};
 use tokio::time::{Instant, sleep};
 
 use crate::stage::{Down, SCALE_SET, Setting, Stage, message, minutes, until};

@@ -8,13 +8,13 @@ use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
+use embedded_actions::JobSpec;
 use embedded_kube::ApiError;
 use embedded_kube::Verb;
 use embedded_kube::faults::{Interceptor, Outcome, RequestFate, RequestInfo};
 use impresario::api::constants::annotations;
 use impresario::api::crds;
 use impresario::clock::Timestamp;
-use impresario::simulation::actions_service::JobSpec;
 
 use super::stage::{NAMESPACE, RUNNER_SET, SCALE_SET, Setting, Stage, minutes, until};
 

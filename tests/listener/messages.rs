@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use impresario::simulation::actions_service::{Fault, JobSpec, Outcome, Refusal};
+use embedded_actions::{Fault, JobSpec, Outcome, Refusal};
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use tokio::time::Instant;

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
+use embedded_actions::JobSpec;
 use embedded_kube::ApiError;
 use embedded_kube::Verb;
 use embedded_kube::faults::{Interceptor, Outcome as ApiOutcome, RequestFate, RequestInfo};
-use impresario::simulation::actions_service::JobSpec;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio::time::sleep;

@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use embedded_actions::{JobSpec, JobState};
 use embedded_kube::ApiError;
 use embedded_kube::Verb;
 use embedded_kube::faults::{Interceptor, Outcome as ApiOutcome, RequestFate, RequestInfo};
-use impresario::simulation::actions_service::{JobSpec, JobState};
 use kube::api::{DeleteParams, Patch, PatchParams};
 use secrecy::ExposeSecret;
 use serde_json::json;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use impresario::simulation::actions_service::{Fault, JobSpec, Outcome, Refusal};
+use embedded_actions::{Fault, JobSpec, Outcome, Refusal};
 use serde_json::Value;
 use tokio::time::Instant;
 

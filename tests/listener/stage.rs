@@ -1,11 +1,13 @@
 //! A stage for the listener program: the embedded API server and Actions service with one
 //! scale set and its runner set, under virtual time.
 
+use impresario::simulation::transports;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use embedded_actions::{ActionsService, Fault, Outcome};
 use embedded_kube::ApiError;
 use embedded_kube::faults::{
     Interceptor, NoFaults, Outcome as ApiOutcome, RequestFate, RequestInfo,
@@ -19,7 +21,6 @@ use impresario::api::{
 use impresario::clock::Clock;
 use impresario::listener::{Health, ListenerEnv, ListenerError, ListenerMetrics, run};
 use impresario::messages::JitConfig;
-use impresario::simulation::actions_service::{self, ActionsService, Fault, Outcome};
 use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use prometheus::TextEncoder;
@@ -56,7 +57,7 @@ pub struct Stage {
 /// What a stage is set up with.
 pub struct Setting {
     pub api: Arc<dyn Interceptor>,
-    pub service: Option<Arc<dyn actions_service::Interceptor>>,
+    pub service: Option<Arc<dyn embedded_actions::Interceptor>>,
     pub crds: Vec<Value>,
 }
 
@@ -79,12 +80,12 @@ impl Stage {
         let clock = Clock::simulated(START.parse().unwrap());
         let log = Arc::new(Mutex::new(Vec::new()));
         let lines = Arc::clone(&log);
-        let service = ActionsService::new(actions_service::Options {
+        let service = ActionsService::new(embedded_actions::Options {
             log: Some(Arc::new(move |line: &str| {
                 lines.lock().unwrap().push(line.to_owned());
             })),
             interceptor: setting.service,
-            ..actions_service::Options::new(clock.clone())
+            ..embedded_actions::Options::new(clock.clone())
         });
         let api = ApiServer::new(ApiServerOptions {
             interceptor: setting.api,
@@ -94,8 +95,7 @@ impl Stage {
         for crd in setting.crds {
             api.install_crd(crd).unwrap();
         }
-        let transport = service
-            .transports()
+        let transport = transports(&service)
             .transport(&TransportOptions::default())
             .unwrap();
         let options = ClientOptions::new(
@@ -109,7 +109,7 @@ impl Stage {
             .await
             .unwrap()
             .id;
-        let wire = Wire::before(service.transports());
+        let wire = Wire::before(transports(&service));
         let client = api.client();
         let namespace = json!({
             "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}

@@ -8,14 +8,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use embedded_actions::{
+    CallInfo, Fault, Interceptor as ServiceInterceptor, JobSpec, JobState, Outcome, Refusal,
+};
 use embedded_kube::ApiError;
 use embedded_kube::faults::{
     Interceptor as ApiInterceptor, Outcome as ApiOutcome, RequestFate, RequestInfo,
 };
 use impresario::clock::Clock;
-use impresario::simulation::actions_service::{
-    CallInfo, Fault, Interceptor as ServiceInterceptor, JobSpec, JobState, Outcome, Refusal,
-};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use secrecy::ExposeSecret;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use embedded_actions::{Fault, JobSpec, Outcome, Refusal};
 use embedded_kube::faults::Interceptor;
-use impresario::simulation::actions_service::{Fault, JobSpec, Outcome, Refusal};
 use secrecy::ExposeSecret;
 use tokio::time::sleep;
 

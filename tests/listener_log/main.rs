@@ -17,11 +17,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use embedded_actions::{JobSpec, Outcome, Refusal};
 use impresario::actions::{Proxies, ReqwestTransports};
 use impresario::api::ListenerConfig;
 use impresario::clock::Clock;
 use impresario::listener::{Health, ListenerEnv, ListenerMetrics, run};
-use impresario::simulation::actions_service::{JobSpec, Outcome, Refusal};
 use prometheus::TextEncoder;
 use secrecy::ExposeSecret;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use impresario::simulation::actions_service::Refusal;
+use embedded_actions::Refusal;
 use k8s_openapi::api::core::v1::Event;
 use kube::ResourceExt;
 

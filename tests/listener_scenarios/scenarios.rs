@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use embedded_actions::{JobState, Outcome};
 use impresario::api::{EphemeralRunner, EphemeralRunnerPhase, EphemeralRunnerStatus};
-use impresario::simulation::actions_service::{JobState, Outcome};
 use kube::api::{Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};

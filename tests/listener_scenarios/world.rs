@@ -1,6 +1,7 @@
 //! What these tests add to the stage: something that stands between the listener and the API
 //! server, and the listener as a process.
 
+use impresario::simulation::transports;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -80,7 +81,7 @@ impl Stage {
 
     /// A client of the Actions service, as a person has it.
     pub fn github(&self) -> Client {
-        let transports = self.actions.transports();
+        let transports = transports(&self.actions);
         let transport = transports.transport(&TransportOptions::default()).unwrap();
         let url = ConfigUrl::parse("https://gh.test/org/repo").unwrap();
         let options = ClientOptions::new(url, Credentials::Token(TOKEN.into()));

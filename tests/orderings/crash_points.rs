@@ -8,9 +8,9 @@ use std::fmt::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
+use embedded_actions::Fault;
 use impresario::api::constants::annotations;
 use impresario::api::{AutoscalingListener, EphemeralRunnerSet};
-use impresario::simulation::actions_service::Fault;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 use serde_json::Value;

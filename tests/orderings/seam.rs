@@ -4,11 +4,11 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use embedded_actions::{CallInfo, Fault, Refusal};
 use embedded_kube::ApiError;
 use embedded_kube::faults::{
     ChangeInfo, EventFate, EventInfo, Interceptor, Outcome, RequestFate, RequestInfo,
 };
-use impresario::simulation::actions_service::{self, CallInfo, Fault, Refusal};
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use tokio::sync::Notify;
@@ -70,9 +70,9 @@ impl Trouble {
 
     fn of_call(self) -> Fault {
         match self {
-            Self::DeathBefore | Self::Timeout => actions_service::Outcome::Hang.into(),
+            Self::DeathBefore | Self::Timeout => embedded_actions::Outcome::Hang.into(),
             // nobody is there to hear of the loss
-            Self::DeathAfter | Self::Reset => actions_service::Outcome::LoseAnswer.into(),
+            Self::DeathAfter | Self::Reset => embedded_actions::Outcome::LoseAnswer.into(),
             Self::Conflict => Refusal::new(409, "", "try again").into(),
             Self::Error => Fault::refuse(500, "InternalServerError"),
         }
@@ -91,7 +91,7 @@ pub enum Held {
 /// Sees every request, watch event and call first.
 pub struct Seam {
     requests: Arc<dyn Interceptor>,
-    calls: Option<Arc<dyn actions_service::Interceptor>>,
+    calls: Option<Arc<dyn embedded_actions::Interceptor>>,
     state: Mutex<State>,
     died: Notify,
 }
@@ -119,7 +119,7 @@ impl Seam {
     /// Before these.
     pub fn before(
         requests: Arc<dyn Interceptor>,
-        calls: Option<Arc<dyn actions_service::Interceptor>>,
+        calls: Option<Arc<dyn embedded_actions::Interceptor>>,
     ) -> Arc<Self> {
         Arc::new(Self {
             requests,
@@ -287,11 +287,11 @@ impl Interceptor for Seam {
     }
 }
 
-impl actions_service::Interceptor for Seam {
+impl embedded_actions::Interceptor for Seam {
     fn intercept(&self, call: &CallInfo<'_>) -> Option<Fault> {
         let of_listener = call.path.contains("sessions") || call.path.contains("message");
         if !of_listener && self.state().dead {
-            return Some(actions_service::Outcome::Hang.into());
+            return Some(embedded_actions::Outcome::Hang.into());
         }
         let own = self.calls.as_ref().and_then(|calls| calls.intercept(call));
         if !of_listener

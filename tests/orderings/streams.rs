@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
+use embedded_actions::{JobSpec, JobState};
 use impresario::api::{EphemeralRunner, EphemeralRunnerPhase};
-use impresario::simulation::actions_service::{JobSpec, JobState};
 use impresario::simulation::cluster::CONTROLLER_NAMESPACE;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;

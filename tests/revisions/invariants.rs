@@ -1,10 +1,10 @@
 //! The warden sees what must not be: each check is shown to fire on a write that a controller in
 //! disorder might make. The real one is dead while that happens.
 
+use embedded_actions::{CallInfo, Interceptor as _, JobSpec, JobState};
 use impresario::api::{
     AutoscalingListener, AutoscalingRunnerSet, EphemeralRunner, EphemeralRunnerSet,
 };
-use impresario::simulation::actions_service::{CallInfo, Interceptor as _, JobSpec, JobState};
 use impresario::simulation::cluster::CONTROLLER_NAMESPACE;
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::ResourceExt;

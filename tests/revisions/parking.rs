@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
+use embedded_actions::Fault;
 use embedded_kube::kubelet::PodFault;
 use impresario::api::constants::annotations::RUNNER_SCALE_SET_ID;
 use impresario::api::{
     AutoscalingListener, AutoscalingListenerPhase, AutoscalingRunnerSet, AutoscalingRunnerSetPhase,
     EphemeralRunner, EphemeralRunnerPhase,
 };
-use impresario::simulation::actions_service::Fault;
 use impresario::simulation::cluster::CONTROLLER_NAMESPACE;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use embedded_actions::KeyVault;
 use embedded_kube::ApiError;
 use embedded_kube::faults::{Interceptor, Outcome, RequestFate, RequestInfo};
 use impresario::clock::Clock;
 use impresario::simulation::cluster::{Cluster, ClusterOptions, RunningController};
-use impresario::simulation::key_vault::KeyVault;
 use prometheus::{Encoder as _, Registry, TextEncoder};
 use serde_json::Value;
 use tokio::time::{Instant, sleep};

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use embedded_actions::{App, CALLS, JobSpec, JobState, NamedFault};
 use embedded_kube::kubelet::PodFault;
 use impresario::api::{AutoscalingRunnerSet, AutoscalingRunnerSetPhase};
-use impresario::simulation::actions_service::{App, CALLS, JobSpec, JobState, NamedFault};
 use impresario::simulation::cluster::{CONTROLLER_NAMESPACE, Cluster};
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::api::{DeleteParams, PostParams};

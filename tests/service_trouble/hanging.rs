@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use embedded_actions::{CallInfo, Fault, Outcome, Refusal};
 use impresario::api::constants::annotations;
 use impresario::api::{
     AutoscalingListener, AutoscalingRunnerSet, AutoscalingRunnerSetPhase, EphemeralRunnerSet,
 };
-use impresario::simulation::actions_service::{CallInfo, Fault, Outcome, Refusal};
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 use tokio::time::Instant;

@@ -1,12 +1,13 @@
 //! SCN-30: the name of a runner is taken when it is to be registered. The test plays listener
 //! and kubelet.
 
+use impresario::simulation::transports;
 use std::sync::Arc;
 use std::time::Duration;
 
+use embedded_actions::{Fault, Outcome, Refusal};
 use impresario::actions::{Client, ClientOptions, TransportOptions};
 use impresario::api::{ConfigUrl, Credentials, EphemeralRunner, EphemeralRunnerPhase};
-use impresario::simulation::actions_service::{Fault, Outcome, Refusal};
 use kube::ResourceExt as _;
 
 use crate::stage::manifests::{RUN, TOKEN};
@@ -189,10 +190,7 @@ fn d_a_busy_service_is_not_asked_before_it_wants_to_be() {
 /// A scale set in the same repository that somebody else has made; its id.
 async fn other_scale_set(stage: &Stage) -> i64 {
     let url = ConfigUrl::parse("https://gh.test/org/repo").unwrap();
-    let transport = stage
-        .actions
-        .transports()
-        .transport(&TransportOptions::default());
+    let transport = transports(&stage.actions).transport(&TransportOptions::default());
     let options = ClientOptions::new(url, Credentials::Token(TOKEN.into()));
     let clock = stage.cluster().clock.clone();
     let client = Client::new(options, transport.unwrap(), clock).unwrap();

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use impresario::simulation::actions_service::{CALLS, NamedFault};
+use embedded_actions::{CALLS, NamedFault};
 
 use crate::stage::manifests::SET;
 use crate::stage::{Stage, play};

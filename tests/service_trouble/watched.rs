@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use impresario::simulation::actions_service::{CallInfo, Fault, Interceptor};
+use embedded_actions::{CallInfo, Fault, Interceptor};
 use tokio::time::Instant;
 
 use crate::stage::Stage;

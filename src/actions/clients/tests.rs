@@ -1,5 +1,6 @@
 //! Tenants against the embedded service, with Secrets and ConfigMaps from a map.
 
+use crate::simulation::transports;
 use futures::FutureExt as _;
 use k8s_openapi::ByteString;
 use secrecy::ExposeSecret as _;
@@ -8,7 +9,7 @@ use super::*;
 use crate::actions::{Transport, TransportError};
 use crate::api::{TlsCertificateSource, TlsConfig, VaultConfig};
 use crate::messages::{ActionsCall, KubeErrorKind};
-use crate::simulation::actions_service::{ActionsService, Options};
+use embedded_actions::{ActionsService, Options};
 
 #[derive(Default)]
 struct Cluster(Mutex<Objects>);
@@ -134,7 +135,7 @@ fn world() -> World {
     let cluster = Arc::new(Cluster::default());
     cluster.put_secret("github", &[("github_token", "ghp_one\n")]);
     let transports = Arc::new(Recorded {
-        inner: service.transports(),
+        inner: transports(&service),
         options: Mutex::default(),
     });
     let clients = Clients::new(
@@ -555,7 +556,7 @@ async fn a_rotated_proxy_password_is_used_by_the_call_that_finds_the_old_one_ref
     } = world();
     let server = |url: &str| ProxyServer::parse(url).unwrap();
     let guarded = Arc::new(Guarded {
-        inner: service.transports(),
+        inner: transports(&service),
         accepted: Mutex::new(server("http://me:old@p:1")),
     });
     let clock = Clock::simulated("2026-01-02T03:04:05Z".parse().unwrap());

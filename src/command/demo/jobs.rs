@@ -11,8 +11,8 @@ use tokio::time::sleep;
 
 use super::{Args, ScaleSet};
 use crate::command::number;
-use crate::simulation::actions_service::JobSpec;
 use crate::simulation::cluster::Cluster;
+use embedded_actions::JobSpec;
 
 /// From the shortest to the longest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

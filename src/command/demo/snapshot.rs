@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::Stage;
 use crate::api::constants::{LISTENER_CONTAINER, labels};
 use crate::api::{AutoscalingRunnerSet, EphemeralRunner, EphemeralRunnerPhase};
-use crate::simulation::actions_service::JobState;
+use embedded_actions::JobState;
 use embedded_kube::ApiServer;
 
 /// How many events are kept for the view.

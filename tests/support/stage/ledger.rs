@@ -7,10 +7,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use embedded_actions::{ActionsService, JobState};
 use embedded_kube::faults::ChangeInfo;
 use impresario::api::constants::{annotations, labels};
 use impresario::api::stand_in::{raise, stand_ins_of};
-use impresario::simulation::actions_service::{ActionsService, JobState};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 use tokio::time::Instant;

@@ -13,12 +13,14 @@ pub mod ledger;
 pub mod manifests;
 pub mod warden;
 
+use impresario::simulation::transports;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
+use embedded_actions::{ActionsService, JobSpec, JobState};
 use embedded_kube::Snapshot;
 use impresario::api::stand_in::{decode, stand_ins};
 use impresario::api::{
@@ -26,7 +28,6 @@ use impresario::api::{
 };
 use impresario::clock::Clock;
 use impresario::resources::ControllerSettings;
-use impresario::simulation::actions_service::{self, ActionsService, JobSpec, JobState};
 use impresario::simulation::cluster::{
     CONTROLLER_NAMESPACE, Cluster, ClusterOptions, ControllerWorld, RunningController,
 };
@@ -172,9 +173,9 @@ impl Stage {
     pub fn real(client: Client, controller: Client) -> Self {
         let clock = Clock::system();
         let warden = warden::warden();
-        let actions = ActionsService::new(actions_service::Options {
+        let actions = ActionsService::new(embedded_actions::Options {
             interceptor: Some(warden.clone()),
-            ..actions_service::Options::new(clock.clone())
+            ..embedded_actions::Options::new(clock.clone())
         });
         let settings = ControllerSettings {
             namespace: CONTROLLER_NAMESPACE.to_owned(),
@@ -231,7 +232,7 @@ impl Stage {
             (Some(cluster), _) => cluster.start_controller_for(settings, namespace),
             (None, Some((client, clock))) => RunningController::start(ControllerWorld {
                 client: client.clone(),
-                transports: self.actions.transports(),
+                transports: transports(&self.actions),
                 clock: clock.clone(),
                 settings,
                 namespace,

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use embedded_actions::{ActionsService, CallInfo, Fault, Refusal};
 use embedded_kube::ApiError;
 use embedded_kube::ApiServer;
 use embedded_kube::faults::{
@@ -13,7 +14,6 @@ use embedded_kube::faults::{
 };
 use impresario::api::EphemeralRunner;
 use impresario::clock::Clock;
-use impresario::simulation::actions_service::{self, ActionsService, CallInfo, Fault, Refusal};
 use impresario::simulation::cluster::CONTROLLER_NAMESPACE;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
@@ -519,7 +519,7 @@ impl Books {
     }
 }
 
-impl actions_service::Interceptor for Warden {
+impl embedded_actions::Interceptor for Warden {
     fn intercept(&self, call: &CallInfo<'_>) -> Option<Fault> {
         let mut books = self.books();
         books

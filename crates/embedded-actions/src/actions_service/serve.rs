@@ -1,20 +1,19 @@
-//! Two ways in: a transport within the process, and a port.
+//! Two ways in: a tower service within the process, and a port.
 
 use std::convert::Infallible;
 use std::io;
-use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use tokio::net::TcpListener;
+use tower_service::Service;
 
 use super::ActionsService;
-use crate::actions::{Transport, TransportError, TransportErrorKind, TransportOptions, Transports};
 
 /// A request that gets no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,16 +29,10 @@ pub enum Lost {
     Answer,
 }
 
-/// No request of ours is larger.
+/// No request of a client is larger.
 const LARGEST_BODY: usize = 1 << 20;
 
 impl ActionsService {
-    /// Transports to this service, whatever the host of a request.
-    #[must_use]
-    pub fn transports(&self) -> Arc<dyn Transports> {
-        Arc::new(InProcess(self.clone()))
-    }
-
     /// Answers requests on a port, until dropped. The config URL of clients is then
     /// `http://HOST:PORT/…`.
     ///
@@ -79,30 +72,17 @@ fn too_large() -> Response<Bytes> {
     response
 }
 
-#[derive(Clone)]
-struct InProcess(ActionsService);
+impl Service<Request<Bytes>> for ActionsService {
+    type Response = Response<Bytes>;
+    type Error = Lost;
+    type Future = BoxFuture<'static, Result<Response<Bytes>, Lost>>;
 
-impl Transports for InProcess {
-    fn transport(&self, _options: &TransportOptions) -> Result<Arc<dyn Transport>, TransportError> {
-        Ok(Arc::new(self.clone()))
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Lost>> {
+        Poll::Ready(Ok(()))
     }
-}
 
-impl Transport for InProcess {
-    fn send(
-        &self,
-        request: Request<Bytes>,
-    ) -> BoxFuture<'static, Result<Response<Bytes>, TransportError>> {
-        let service = self.0.clone();
-        async move {
-            service.handle(request).await.map_err(|lost| {
-                let kind = match lost {
-                    Lost::Unreachable => TransportErrorKind::Connect,
-                    Lost::Request | Lost::Answer => TransportErrorKind::Broken,
-                };
-                TransportError::new(kind, lost.to_string())
-            })
-        }
-        .boxed()
+    fn call(&mut self, request: Request<Bytes>) -> Self::Future {
+        let service = self.clone();
+        Box::pin(async move { service.handle(request).await })
     }
 }

@@ -21,6 +21,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use self::asked::{FaultAsked, GroupAsked, JobsAsked, Mishap, ResultAsked, read};
+use super::asked::percent_decode;
 use super::serve::Lost;
 use super::{ActionsService, RunnerInfo};
 
@@ -142,7 +143,7 @@ impl Alone {
         let parts: Vec<String> = path
             .split('/')
             .filter(|part| !part.is_empty())
-            .map(crate::actions::percent_decode)
+            .map(percent_decode)
             .collect();
         let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
         match (method.as_str(), parts.as_slice()) {

@@ -2,7 +2,7 @@
 
 use http::Method;
 
-use crate::api::ConfigScope;
+use super::scope::ConfigScope;
 
 /// The names of all calls, by which faults are asked for.
 pub const CALLS: [&str; 19] = [

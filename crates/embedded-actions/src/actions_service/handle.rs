@@ -11,12 +11,11 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::ActionsService;
 use super::answers::{Answer, answer_at_once, queue_of};
-use super::asked::Asked;
+use super::asked::{Asked, percent_decode};
 use super::faults::{CallInfo, Fault, Interceptor as _, Outcome as FaultOutcome, Refusal};
 use super::routes::{Route, TenantRoute};
 use super::serve::Lost;
 use super::world::Outcome;
-use crate::actions::percent_decode;
 
 impl ActionsService {
     /// Answers a request. A poll of a queue is held until there is a message or its time is

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::faults::{Fault, Outcome, Refusal};
 use super::mangling::Mangling;
-use crate::clock::{Timestamp, after};
+use wall_clock::{Timestamp, after};
 
 /// Something that can go wrong with a call, by name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -14,22 +14,13 @@ pub(super) fn help(calls: &[(&str, &str)]) -> Value {
 
 pub(super) fn scale_sets(service: &ActionsService) -> Value {
     let sets = service.scale_sets().into_iter().map(|set| {
-        let statistics = set.statistics;
         json!({
             "id": set.id,
             "name": set.name,
             "scope": set.scope,
             "runnerGroupId": set.group_id,
             "labels": set.labels,
-            "statistics": {
-                "totalAvailableJobs": statistics.available_jobs,
-                "totalAcquiredJobs": statistics.acquired_jobs,
-                "totalAssignedJobs": statistics.assigned_jobs,
-                "totalRunningJobs": statistics.running_jobs,
-                "totalRegisteredRunners": statistics.registered_runners,
-                "totalBusyRunners": statistics.busy_runners,
-                "totalIdleRunners": statistics.idle_runners,
-            },
+            "statistics": set.statistics,
         })
     });
     sets.collect()
@@ -60,7 +51,7 @@ fn job(job: &Job) -> Value {
         JobState::Running => "running",
         JobState::Completed => "completed",
     };
-    let time = |time: Option<crate::clock::Timestamp>| time.map(|time| time.to_string());
+    let time = |time: Option<wall_clock::Timestamp>| time.map(|time| time.to_string());
     json!({
         "id": job.id,
         "name": job.spec.display_name,

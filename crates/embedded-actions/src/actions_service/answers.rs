@@ -6,8 +6,8 @@ use super::asked::Asked;
 use super::faults::Refusal;
 use super::routes::{Route, TenantRoute};
 use super::runner::jit_config;
+use super::scope::ConfigScope;
 use super::world::{Grant, Moment, OpenSession, Outcome, RegisteredRunner, World};
-use crate::api::{ConfigScope, ConfigUrl};
 
 /// How long a registration or installation token is valid, in seconds.
 const SHORT_TOKEN: i64 = 3600;
@@ -112,9 +112,9 @@ fn registration_token(
 
 fn register(world: &mut World, asked: &Asked, now: Moment) -> Outcome<Answer> {
     let url = asked.body["url"].as_str().unwrap_or_default();
-    let url = ConfigUrl::parse(url)
-        .map_err(|_| Refusal::new(400, "", "The url is not one of a tenant."))?;
-    let scope = world.scope(&url.scope);
+    let scope = ConfigScope::of_url(url)
+        .ok_or_else(|| Refusal::new(400, "", "The url is not one of a tenant."))?;
+    let scope = world.scope(&scope);
     if world.granted(asked.token("RemoteAuth"), now) != Some(&Grant::Registration(scope)) {
         return Err(unauthorized());
     }

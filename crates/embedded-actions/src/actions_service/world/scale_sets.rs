@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::super::Statistics;
 use super::super::faults::Refusal;
 use super::{DEFAULT_GROUP, Moment, Outcome, ScaleSet, World, next};
 
@@ -182,20 +183,20 @@ impl ScaleSet {
     /// What is told of its jobs and runners: the truth, or what is told in its place.
     pub(crate) fn statistics(&self) -> Value {
         let pretended = self.pretended.clone();
-        pretended.unwrap_or_else(|| self.counts())
+        pretended.unwrap_or_else(|| json!(self.counts()))
     }
 
     /// Its jobs and runners, counted.
-    pub(crate) fn counts(&self) -> Value {
-        json!({
-            "totalAvailableJobs": self.offered.len(),
-            "totalAcquiredJobs": 0,
-            "totalAssignedJobs": self.demand(),
-            "totalRunningJobs": self.running.len(),
-            "totalRegisteredRunners": self.runners.len(),
-            "totalBusyRunners": self.running.len(),
-            "totalIdleRunners": self.idle.len(),
-        })
+    pub(crate) fn counts(&self) -> Statistics {
+        Statistics {
+            available_jobs: self.offered.len(),
+            acquired_jobs: 0,
+            assigned_jobs: self.assigned.len() + self.running.len(),
+            running_jobs: self.running.len(),
+            registered_runners: self.runners.len(),
+            busy_runners: self.running.len(),
+            idle_runners: self.idle.len(),
+        }
     }
 }
 

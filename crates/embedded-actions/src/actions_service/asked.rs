@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, HOST};
 use http::{HeaderName, Request};
+use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
 /// A request, taken apart.
@@ -56,4 +57,9 @@ impl Asked {
         let parts = self.authorization.split_once(' ');
         parts.map_or("", |(_, secret)| secret.trim())
     }
+}
+
+/// Undoes the percent encoding of a part of a path.
+pub(super) fn percent_decode(text: &str) -> String {
+    percent_decode_str(text).decode_utf8_lossy().into_owned()
 }

@@ -19,8 +19,8 @@ pub use apps::{App, BadKey};
 
 use super::faults::Refusal;
 use super::jobs::Job;
-use crate::api::ConfigScope;
-use crate::clock::{Timestamp, after};
+use super::scope::ConfigScope;
+use wall_clock::{Timestamp, after};
 
 /// A point in time, on both clocks.
 #[derive(Clone, Copy, Debug)]

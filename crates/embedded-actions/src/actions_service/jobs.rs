@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::world::Moment;
-use crate::clock::Timestamp;
+use wall_clock::Timestamp;
 
 /// A job to be queued.
 #[derive(Clone, Debug, PartialEq, Eq)]

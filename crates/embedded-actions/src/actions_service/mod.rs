@@ -1,9 +1,9 @@
-//! The embedded Actions service: GitHub's side of runner scale sets, in this process.
+//! The Actions service: GitHub's side of runner scale sets.
 //!
-//! It speaks the protocol of [`crate::actions`] over an in-process transport or a local
-//! port, gives queued jobs to scale sets and to their runners, and refuses, delays or loses
-//! whatever it is asked to (see [`Faults`]). Its ids come from counters and its time from
-//! the clock it is given, so that two runs with one seed are the same.
+//! It speaks the protocol within the process or on a local port, gives queued jobs to scale sets
+//! and to their runners, and refuses, delays or loses whatever it is asked to (see [`Faults`]).
+//! Its ids come from counters and its time from the clock it is given, so that two runs with one
+//! seed are the same.
 //!
 //! ```text
 //!  client ─► handle ─► answers ─► World ◄─ RunnerHandle (a simulated runner)
@@ -21,6 +21,7 @@ mod mangling;
 mod named;
 mod routes;
 mod runner;
+mod scope;
 mod serve;
 mod world;
 
@@ -28,6 +29,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use serde::Serialize;
 use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -43,8 +45,7 @@ pub use serve::Lost;
 pub use world::{App, BadKey, Durations};
 use world::{Grant, Moment, World};
 
-use crate::actions::Statistics;
-use crate::clock::Clock;
+use wall_clock::Clock;
 
 /// Is told what happens, a line at a time.
 pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
@@ -111,6 +112,32 @@ pub struct ScaleSetInfo {
     pub statistics: Statistics,
     /// Most jobs at one time, as the last poll of its queue announced.
     pub capacity: i64,
+}
+
+/// The jobs and runners of a scale set, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Statistics {
+    /// Jobs on offer, taken by nobody yet.
+    #[serde(rename = "totalAvailableJobs")]
+    pub available_jobs: usize,
+    /// Jobs taken by the scale set and not yet assigned to it.
+    #[serde(rename = "totalAcquiredJobs")]
+    pub acquired_jobs: usize,
+    /// Jobs assigned to the scale set, running or not.
+    #[serde(rename = "totalAssignedJobs")]
+    pub assigned_jobs: usize,
+    /// Jobs that run.
+    #[serde(rename = "totalRunningJobs")]
+    pub running_jobs: usize,
+    /// Runners that are registered.
+    #[serde(rename = "totalRegisteredRunners")]
+    pub registered_runners: usize,
+    /// Runners with a job.
+    #[serde(rename = "totalBusyRunners")]
+    pub busy_runners: usize,
+    /// Runners that are online and without a job.
+    #[serde(rename = "totalIdleRunners")]
+    pub idle_runners: usize,
 }
 
 /// A registered runner.
@@ -335,7 +362,7 @@ impl ActionsService {
                 group_id: set.group,
                 labels: set.labels.clone(),
                 disable_update: set.disable_update,
-                statistics: Statistics::read(&set.counts()).unwrap_or_default(),
+                statistics: set.counts(),
                 capacity: set.capacity,
             });
             info.collect()

@@ -9,40 +9,37 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::signature::{RSA_PSS_2048_8192_SHA256, UnparsedPublicKey};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
-use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http::header::{AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{Method, Request, Response};
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::server::ParsedCertificate;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use tokio::task::JoinSet;
 use tokio::time::sleep;
+use tower_service::Service;
 use url::{Url, form_urlencoded};
 
-use super::actions_service::{CallInfo, Faults, Interceptor as _, Lost, Outcome};
-use crate::actions::{
-    Proxies, Transport, TransportError, TransportErrorKind, TransportOptions, Transports,
-};
-use crate::clock::{Clock, Timestamp, after};
+use crate::actions_service::{CallInfo, Faults, Interceptor as _, Lost, Outcome};
+use wall_clock::{Clock, Timestamp, after};
 
 /// Names of what may be asked for to go wrong: the login, and the reading of a secret.
 const CALLS: [&str; 2] = ["vault_login", "vault_secret"];
 const LOGIN: &str = "https://login.microsoftonline.com";
 const RESOURCE: &str = "https://vault.azure.net";
 const API_VERSION: &str = "7.4";
+/// No request of a client is larger.
+const LARGEST_BODY: usize = 1 << 20;
 const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 
 /// The vault. Clones are the same vault.
@@ -69,7 +66,7 @@ struct State {
     tokens: BTreeMap<String, Timestamp>,
     given: u64,
     assertions: BTreeSet<String>,
-    calls: Vec<(&'static str, Proxies)>,
+    calls: Vec<&'static str>,
 }
 
 /// An application that may sign in with a certificate.
@@ -78,6 +75,11 @@ struct Application {
     thumbprint: String,
     public_key: Vec<u8>,
 }
+
+/// A text that holds no certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no X.509 certificate in PEM form in it")]
+pub struct BadCertificate;
 
 /// Why the tenant does not let an application in: the code, and what it says.
 struct Refused(u32, &'static str);
@@ -116,9 +118,16 @@ impl KeyVault {
     /// # Errors
     ///
     /// When it holds no certificate.
-    pub fn register(&self, tenant: &str, client_id: &str, pem: &[u8]) -> anyhow::Result<()> {
-        let certificate = CertificateDer::from_pem_slice(pem)?;
-        let key = ParsedCertificate::try_from(&certificate)?.subject_public_key_info();
+    pub fn register(
+        &self,
+        tenant: &str,
+        client_id: &str,
+        pem: &[u8],
+    ) -> Result<(), BadCertificate> {
+        let certificate = CertificateDer::from_pem_slice(pem).map_err(|_| BadCertificate)?;
+        let key = ParsedCertificate::try_from(&certificate)
+            .map_err(|_| BadCertificate)?
+            .subject_public_key_info();
         let application = Application {
             tenant: tenant.to_owned(),
             thumbprint: URL_SAFE_NO_PAD.encode(digest(&SHA256, &certificate)),
@@ -165,24 +174,7 @@ impl KeyVault {
     #[must_use]
     pub fn calls(&self, name: &str) -> usize {
         let state = self.state();
-        state.calls.iter().filter(|(call, _)| *call == name).count()
-    }
-
-    /// The proxies of the transports that the calls came over, in order. A call over a port
-    /// does not show them.
-    #[must_use]
-    pub fn ways(&self) -> Vec<Proxies> {
-        let state = self.state();
-        state.calls.iter().map(|(_, way)| way.clone()).collect()
-    }
-
-    /// Transports to the vault and its tenant, and for all other hosts over these ones.
-    #[must_use]
-    pub fn transports(&self, others: Arc<dyn Transports>) -> Arc<dyn Transports> {
-        Arc::new(Routes {
-            vault: self.clone(),
-            others,
-        })
+        state.calls.iter().filter(|call| **call == name).count()
     }
 
     /// Answers requests on a port, until dropped.
@@ -191,40 +183,38 @@ impl KeyVault {
     ///
     /// When the port cannot be listened on any more.
     pub async fn serve(self, listener: TcpListener) -> io::Result<Infallible> {
-        let mut connections = JoinSet::new();
-        loop {
-            let (stream, _) = listener.accept().await?;
+        let answer = move |request: Request<Incoming>| {
             let vault = self.clone();
-            let service = service_fn(move |request: Request<Incoming>| {
-                let vault = vault.clone();
-                async move {
-                    let (parts, body) = request.into_parts();
-                    let body = body.collect().await.map_err(|_| Lost::Answer)?;
-                    let request = Request::from_parts(parts, body.to_bytes());
-                    let answer = vault.handle(request, Proxies::default()).await?;
-                    Ok::<_, Lost>(answer.map(Full::new))
-                }
-            });
-            let http = hyper::server::conn::http1::Builder::new();
-            let connection = http.serve_connection(TokioIo::new(stream), service);
-            // one that ends early is the other side's affair, or was asked for
-            connections.spawn(async move { drop(connection.await) });
-        }
+            async move {
+                let request = embedded_http::read_whole(request, LARGEST_BODY).await;
+                let request = request.map_err(|_| Lost::Answer)?;
+                let answer = vault.handle(request).await?;
+                Ok::<_, Lost>(answer.map(Full::new))
+            }
+        };
+        embedded_http::serve(listener, answer).await
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn has(&self, host: Option<&str>) -> bool {
+    /// Whether requests to this host are for the vault, or for the tenant that lets into it.
+    #[must_use]
+    pub fn answers_for(&self, host: Option<&str>) -> bool {
         host == self.0.url.host_str() || host == self.0.login.host_str()
     }
 
-    async fn handle(&self, request: Request<Bytes>, way: Proxies) -> Result<Response<Bytes>, Lost> {
+    /// Answers a request.
+    ///
+    /// # Errors
+    ///
+    /// When a fault takes the request or its answer away.
+    pub async fn handle(&self, request: Request<Bytes>) -> Result<Response<Bytes>, Lost> {
         let path = request.uri().path().to_owned();
         let is_login = path.ends_with("/oauth2/v2.0/token");
         let name = if is_login { CALLS[0] } else { CALLS[1] };
-        self.state().calls.push((name, way));
+        self.state().calls.push(name);
         let query = request.uri().query().unwrap_or_default().to_owned();
         let call = CallInfo {
             name,
@@ -443,45 +433,17 @@ fn response(status: u16, body: &Value) -> Response<Bytes> {
     response
 }
 
-struct Routes {
-    vault: KeyVault,
-    others: Arc<dyn Transports>,
-}
+impl Service<Request<Bytes>> for KeyVault {
+    type Response = Response<Bytes>;
+    type Error = Lost;
+    type Future = BoxFuture<'static, Result<Response<Bytes>, Lost>>;
 
-struct Route {
-    vault: KeyVault,
-    proxies: Proxies,
-    others: Arc<dyn Transport>,
-}
-
-impl Transports for Routes {
-    fn transport(&self, options: &TransportOptions) -> Result<Arc<dyn Transport>, TransportError> {
-        Ok(Arc::new(Route {
-            vault: self.vault.clone(),
-            proxies: options.proxies.clone(),
-            others: self.others.transport(options)?,
-        }))
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Lost>> {
+        Poll::Ready(Ok(()))
     }
-}
 
-impl Transport for Route {
-    fn send(
-        &self,
-        request: Request<Bytes>,
-    ) -> BoxFuture<'static, Result<Response<Bytes>, TransportError>> {
-        if !self.vault.has(request.uri().host()) {
-            return self.others.send(request);
-        }
-        let (vault, way) = (self.vault.clone(), self.proxies.clone());
-        async move {
-            vault.handle(request, way).await.map_err(|lost| {
-                let kind = match lost {
-                    Lost::Unreachable => TransportErrorKind::Connect,
-                    Lost::Request | Lost::Answer => TransportErrorKind::Broken,
-                };
-                TransportError::new(kind, lost.to_string())
-            })
-        }
-        .boxed()
+    fn call(&mut self, request: Request<Bytes>) -> Self::Future {
+        let vault = self.clone();
+        Box::pin(async move { vault.handle(request).await })
     }
 }

@@ -300,7 +300,7 @@ mod tests {
         let mut world = World::new(0, Durations::default());
         let now = Moment {
             instant: Instant::now(),
-            time: crate::clock::Timestamp::UNIX_EPOCH,
+            time: wall_clock::Timestamp::UNIX_EPOCH,
         };
         let waiting = world.queue_job(JobSpec::on("ci"), now);
         let ended: Vec<i64> = (0..5)
