@@ -315,9 +315,21 @@ mod tests {
         for (status, kind) in [
             (401, ErrorKind::Unauthorized),
             (403, ErrorKind::Unauthorized),
+            (400, ErrorKind::Other),
             (404, ErrorKind::Other),
+            (407, ErrorKind::Other),
+            (408, ErrorKind::Unavailable),
+            (409, ErrorKind::Other),
+            (422, ErrorKind::Other),
+            (428, ErrorKind::Other),
             (429, ErrorKind::Unavailable),
+            (431, ErrorKind::Other),
+            (499, ErrorKind::Other),
+            (500, ErrorKind::Unavailable),
+            (502, ErrorKind::Unavailable),
             (503, ErrorKind::Unavailable),
+            (504, ErrorKind::Unavailable),
+            (599, ErrorKind::Unavailable),
         ] {
             assert_eq!(refusal(status, "no").kind, kind, "{status}");
         }

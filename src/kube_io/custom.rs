@@ -212,3 +212,138 @@ pub fn raised<K: KubeObject + Clone + Serialize + DeserializeOwned>(object: K) -
     let raised = value.and_then(|value| decode(kind, &value));
     raised.map_or(object, |(raised, _)| raised)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use http::{Request as HttpRequest, Response};
+    use kube::client::Body;
+    use tower::service_fn;
+
+    use super::*;
+    use crate::api::{EphemeralRunnerSet, MissingFields};
+
+    fn set(version: &str, spec: Value, status: Value, annotations: Value) -> Value {
+        json!({
+            "apiVersion": "actions.github.com/v1alpha1", "kind": "EphemeralRunnerSet",
+            "metadata": {"name": "pool", "namespace": "ci", "resourceVersion": version,
+                         "annotations": annotations},
+            "spec": spec, "status": status,
+        })
+    }
+
+    /// Moves what stands in annotations into fields, on a server that answers so one after the
+    /// other. Says whether there was something to move, and what was sent.
+    async fn moved(missing: &[Field], answers: Vec<Value>) -> (bool, Vec<(String, Value)>) {
+        let answers = Arc::new(Mutex::new(answers.into_iter()));
+        let sent = Arc::new(Mutex::new(Vec::new()));
+        let there = sent.clone();
+        let client = Client::new(
+            service_fn(move |request: HttpRequest<Body>| {
+                let answer = answers.lock().unwrap().next().expect("no further request");
+                let sent = there.clone();
+                async move {
+                    let (parts, body) = request.into_parts();
+                    let body = body.collect_bytes().await?;
+                    let line = format!("{} {}", parts.method, parts.uri.path());
+                    let body = serde_json::from_slice(&body).unwrap_or_default();
+                    sent.lock().unwrap().push((line, body));
+                    let body = Body::from(answer.to_string().into_bytes());
+                    Ok::<_, tower::BoxError>(Response::new(body))
+                }
+            }),
+            "default",
+        );
+        let served = ServedFields::default();
+        served.told(missing.iter().copied().collect::<MissingFields>());
+        let api = CustomApi::new::<EphemeralRunnerSet>(&client, &served, "ci", None);
+        let moved = api.move_into_fields("pool").await.unwrap();
+        let sent = sent.lock().unwrap().clone();
+        (moved, sent)
+    }
+
+    fn field(section: Section, name: &str) -> Field {
+        Field::find("EphemeralRunnerSet", section, name).unwrap()
+    }
+
+    const PATH: &str = "/apis/actions.github.com/v1alpha1/namespaces/ci/ephemeralrunnersets/pool";
+    const WANTED: &str = "impresario.dev/spec.actionableRevision";
+    const APPLIED: &str = "impresario.dev/status.appliedActionableRevision";
+
+    /// Each request is made to the version that the one before has left: what others write in
+    /// between is not undone by an older value out of an annotation.
+    #[tokio::test]
+    async fn a_move_goes_field_by_field_under_a_lock_and_takes_the_annotations_last() {
+        let standing = json!({(WANTED): "4", (APPLIED): "3"});
+        let (spec, status) = (
+            json!({"actionableRevision": 4}),
+            json!({"appliedActionableRevision": 3}),
+        );
+        let (moved, sent) = moved(
+            &[],
+            vec![
+                set("10", json!({}), json!({}), standing.clone()),
+                set("11", spec.clone(), json!({}), standing.clone()),
+                set("12", spec.clone(), status.clone(), standing),
+                set("13", spec.clone(), status.clone(), json!({})),
+            ],
+        )
+        .await;
+        assert!(moved);
+        let at = |version: &str| json!({ "resourceVersion": version });
+        let gone = json!({"resourceVersion": "12",
+                          "annotations": {(WANTED): null, (APPLIED): null}});
+        assert_eq!(
+            sent,
+            [
+                (format!("GET {PATH}"), Value::Null),
+                (
+                    format!("PATCH {PATH}"),
+                    json!({"metadata": at("10"), "spec": spec})
+                ),
+                (
+                    format!("PATCH {PATH}/status"),
+                    json!({"metadata": at("11"), "status": status})
+                ),
+                (format!("PATCH {PATH}"), json!({ "metadata": gone })),
+            ]
+        );
+    }
+
+    #[tokio::test]
+    async fn a_field_that_is_there_already_wins_over_its_annotation() {
+        let there = json!({"appliedActionableRevision": 7});
+        let (moved, sent) = moved(
+            &[],
+            vec![
+                set("10", json!({}), there.clone(), json!({(APPLIED): "3"})),
+                set("11", json!({}), there, json!({})),
+            ],
+        )
+        .await;
+        assert!(moved);
+        let gone = json!({"resourceVersion": "10", "annotations": {(APPLIED): null}});
+        assert_eq!(
+            sent[1..],
+            [(format!("PATCH {PATH}"), json!({ "metadata": gone }))]
+        );
+    }
+
+    /// What has no field yet, or not on the server that answered, stays where it is.
+    #[tokio::test]
+    async fn an_annotation_whose_field_is_not_there_stays() {
+        let missing = field(Section::Status, "appliedActionableRevision");
+        let standing = json!({(APPLIED): "3"});
+        let before = set("10", json!({}), json!({}), standing.clone());
+        let (found, sent) = moved(&[missing], vec![before.clone()]).await;
+        assert_eq!((found, sent.len()), (false, 1));
+        // it was thought to be there, and did not come back
+        let after = set("10", json!({}), json!({}), standing);
+        let (found, sent) = moved(&[], vec![before, after]).await;
+        assert_eq!((found, sent.len()), (false, 2));
+        let nothing = set("10", json!({}), json!({}), json!({}));
+        let (found, sent) = moved(&[], vec![nothing]).await;
+        assert_eq!((found, sent.len()), (false, 1));
+    }
+}

@@ -127,6 +127,17 @@ async fn each_request_has_its_method_path_and_body() {
                    "propagationPolicy": "Background", "gracePeriodSeconds": 0}),
         ),
         (
+            KubeRequest::Patch {
+                target: ObjectRef::new(Kind::Pod, "ci", "r"),
+                body: json!({"metadata": {"labels": {"a": "b"}}}),
+                status: false,
+                lock: Some("7".to_owned()),
+            },
+            "PATCH /api/v1/namespaces/ci/pods/r?&fieldManager=impresario".into(),
+            MERGE,
+            json!({"metadata": {"labels": {"a": "b"}, "resourceVersion": "7"}}),
+        ),
+        (
             KubeRequest::Create(Object::from(serde_json::from_value::<Pod>(pod()).unwrap())),
             "POST /api/v1/namespaces/ci/pods?&fieldManager=impresario".into(),
             "application/json",
@@ -326,6 +337,119 @@ async fn how_long_to_wait_is_read_from_header_and_body() {
         result.unwrap_err().retry_after,
         Some(Duration::from_secs(4))
     );
+}
+
+/// Answers GETs so, and lists so; and says what was asked.
+async fn read(target: ObjectRef, get: Answer, list: Answer) -> (Reads, Vec<String>) {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let there = seen.clone();
+    let service = service_fn(move |request: Request<Body>| {
+        let is_list = request.uri().query().is_some_and(|query| !query.is_empty());
+        let answer = if is_list { list.clone() } else { get.clone() };
+        there.lock().unwrap().push(request.uri().to_string());
+        async move {
+            let (code, _, text) = answer;
+            let response = Response::builder().status(code);
+            Ok::<_, tower::BoxError>(response.body(Body::from(text.into_bytes())).unwrap())
+        }
+    });
+    let client = kube::Client::new(service, "default");
+    let metrics = Arc::new(Metrics::new().unwrap());
+    let kube = KubeIo::new(client, Limiter::unlimited(), metrics);
+    let result = kube.run(KubeRequest::Get(target)).await;
+    let found = result.map(|answer| answer.object().is_some());
+    let asked = seen.lock().unwrap().clone();
+    (found.map_err(|error| error.kind), asked)
+}
+
+type Reads = Result<bool, KubeErrorKind>;
+
+/// The right to list is there where that to get is not: in a namespace whose RoleBinding is gone.
+#[tokio::test]
+async fn what_may_not_be_read_is_looked_for_in_its_list() {
+    let object = ok(&pod());
+    let no = |code| status(code, "", "no", json!({}));
+    let list = |items: &[Value]| {
+        ok(&json!({"apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": items}))
+    };
+    let of = |kind| ObjectRef::new(kind, "ci", "r");
+    for (kind, get, list, expected, requests) in [
+        (Kind::Pod, object.clone(), no(500), Ok(true), 1),
+        (Kind::Pod, no(403), list(&[pod()]), Ok(true), 2),
+        (
+            Kind::Pod,
+            no(403),
+            list(&[]),
+            Err(KubeErrorKind::NotFound),
+            2,
+        ),
+        (
+            Kind::Pod,
+            no(403),
+            no(403),
+            Err(KubeErrorKind::Forbidden),
+            2,
+        ),
+        (
+            Kind::Pod,
+            no(403),
+            no(503),
+            Err(KubeErrorKind::Unavailable),
+            2,
+        ),
+        (
+            Kind::Pod,
+            no(404),
+            list(&[pod()]),
+            Err(KubeErrorKind::NotFound),
+            1,
+        ),
+        (
+            Kind::Pod,
+            no(500),
+            list(&[pod()]),
+            Err(KubeErrorKind::Unavailable),
+            1,
+        ),
+        // there is no right to list those
+        (
+            Kind::Secret,
+            no(403),
+            list(&[pod()]),
+            Err(KubeErrorKind::Forbidden),
+            1,
+        ),
+        (
+            Kind::ConfigMap,
+            no(403),
+            list(&[pod()]),
+            Err(KubeErrorKind::Forbidden),
+            1,
+        ),
+    ] {
+        let what = format!("{kind} {get:?} {list:?}");
+        let (found, asked) = read(of(kind), get, list).await;
+        assert_eq!(
+            (found, asked.len()),
+            (expected, requests),
+            "{what}: {asked:?}"
+        );
+        if let Some(list) = asked.get(1) {
+            assert!(list.contains("fieldSelector=metadata.name%3Dr"), "{list}");
+        }
+    }
+}
+
+/// An answer that came and is not what it should be is no silence: nothing is to be found out.
+#[tokio::test]
+async fn an_answer_that_cannot_be_read_is_an_answer() {
+    for request in [
+        KubeRequest::Get(ObjectRef::new(Kind::Pod, "ci", "r")),
+        KubeRequest::patch(runner(), json!({})),
+    ] {
+        let (result, _) = run(request, (200, &[], "{\"kind\": 7".to_owned())).await;
+        assert_eq!(result.unwrap_err().kind, KubeErrorKind::Other);
+    }
 }
 
 /// Which requests may have taken effect when no answer comes.

@@ -96,3 +96,61 @@ impl ServedFields {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+
+    use super::*;
+    use crate::messages::Kind;
+
+    fn fields() -> [Field; 2] {
+        let mut all = Field::all();
+        [all.next().unwrap(), all.next().unwrap()]
+    }
+
+    /// Whether it tells of something new, since it was asked last.
+    fn is_news(served: &ServedFields) -> bool {
+        served.news().now_or_never().is_some()
+    }
+
+    #[test]
+    fn what_answers_say_is_known_and_told_once() {
+        let [lacking, other] = fields();
+        let served = ServedFields::default();
+        let learns = |missing: &[Field], present: &[Field]| {
+            let (missing, present) = (missing.to_vec(), present.to_vec());
+            served.learn(&Learned { missing, present });
+            (served.missing().contains(lacking), is_news(&served))
+        };
+        assert_eq!(learns(&[], &[]), (false, false));
+        assert_eq!(learns(&[lacking], &[]), (true, true));
+        assert_eq!(learns(&[lacking], &[other]), (true, false), "no news");
+        assert_eq!(learns(&[], &[lacking]), (false, true));
+        assert_eq!(learns(&[], &[lacking]), (false, false));
+        served.told(MissingFields::from_iter([lacking]));
+        assert!(served.missing().contains(lacking) && is_news(&served));
+        served.told(MissingFields::from_iter([lacking]));
+        assert!(!is_news(&served));
+    }
+
+    #[test]
+    fn what_stands_in_for_a_field_is_movable_once_the_field_is_there() {
+        let [lacking, there] = fields();
+        let served = ServedFields::default();
+        served.told(MissingFields::from_iter([lacking]));
+        assert!(is_news(&served));
+        let object = ObjectRef::new(Kind::EphemeralRunner, "ci", "r");
+        served.stands_in(&object, vec![lacking]);
+        assert!(served.movable().is_empty() && !is_news(&served));
+        served.stands_in(&object, vec![lacking, there]);
+        assert!(is_news(&served));
+        assert_eq!(served.movable(), std::slice::from_ref(&object));
+        served.stands_in(&object, vec![lacking]);
+        assert!(served.movable().is_empty());
+        served.told(MissingFields::default());
+        assert_eq!(served.movable(), std::slice::from_ref(&object));
+        served.stands_in(&object, Vec::new());
+        assert!(served.movable().is_empty());
+    }
+}

@@ -128,3 +128,112 @@ impl From<kube::Error> for Failure {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+    use kube::core::response::StatusDetails;
+
+    use super::*;
+    use crate::actions::Ids;
+
+    fn of_service(kind: ErrorKind, call: &'static str, status: Option<u16>) -> FailureKind {
+        let failure = Failure::from(Error {
+            kind,
+            call,
+            status,
+            type_name: None,
+            message: "as it said".to_owned(),
+            ids: Ids::default(),
+            retry_after: Some(Duration::from_secs(9)),
+        });
+        assert_eq!(failure.retry_after, Some(Duration::from_secs(9)));
+        assert!(failure.message.contains("as it said"), "{failure}");
+        failure.kind
+    }
+
+    #[test]
+    fn what_the_service_says_means_the_same_whatever_was_asked() {
+        use ErrorKind as Said;
+        for (kind, expected) in [
+            (Said::Credentials, FailureKind::Config),
+            (Said::Config, FailureKind::Config),
+            (Said::Unauthorized, FailureKind::Refused),
+            (Said::QueueTokenExpired, FailureKind::TokenExpired),
+            (Said::SessionNotFound, FailureKind::SessionNotFound),
+            (Said::SessionConflict, FailureKind::SessionConflict),
+            (Said::ScaleSetNotFound, FailureKind::ScaleSetNotFound),
+            (Said::Unavailable, FailureKind::Unavailable),
+            (Said::RunnerNotFound, FailureKind::Other),
+            (Said::Other, FailureKind::Other),
+        ] {
+            for call in ["get_message", "refresh_session", "acquire_jobs"] {
+                assert_eq!(
+                    of_service(kind, call, Some(400)),
+                    expected,
+                    "{kind:?} {call}"
+                );
+            }
+        }
+    }
+
+    /// Where the service gives its error no name, the status of some calls says what it is.
+    #[test]
+    fn a_status_says_what_is_missing_where_the_call_leaves_no_doubt() {
+        let of = |call, status| of_service(ErrorKind::Other, call, status);
+        for (call, status, expected) in [
+            ("get_message", Some(404), FailureKind::SessionNotFound),
+            ("get_message", Some(409), FailureKind::Other),
+            ("get_message", None, FailureKind::Other),
+            ("refresh_session", Some(409), FailureKind::SessionConflict),
+            ("refresh_session", Some(404), FailureKind::Other),
+            ("refresh_session", None, FailureKind::Other),
+            ("acquire_jobs", Some(404), FailureKind::Other),
+            ("acquire_jobs", Some(409), FailureKind::Other),
+        ] {
+            assert_eq!(of(call, status), expected, "{call} {status:?}");
+        }
+    }
+
+    #[test]
+    fn what_the_api_server_says_is_classed_by_its_code() {
+        let of = |code: u16, seconds: u32| {
+            let status = Status {
+                code,
+                message: "as it said".to_owned(),
+                details: Some(StatusDetails {
+                    name: String::new(),
+                    group: String::new(),
+                    kind: String::new(),
+                    uid: String::new(),
+                    causes: Vec::new(),
+                    retry_after_seconds: seconds,
+                }),
+                ..Status::default()
+            };
+            Failure::from(kube::Error::Api(Box::new(status)))
+        };
+        for (codes, expected) in [
+            (&[401, 403][..], FailureKind::Refused),
+            (&[404], FailureKind::NotFound),
+            (&[409], FailureKind::Conflict),
+            (&[400, 405, 413, 415, 422], FailureKind::Invalid),
+            (
+                &[408, 429, 500, 502, 503, 504, 599],
+                FailureKind::Unavailable,
+            ),
+            (&[402, 406, 410, 418], FailureKind::Other),
+        ] {
+            for &code in codes {
+                let failure = of(code, 0);
+                assert_eq!(failure.kind, expected, "{code}");
+                assert_eq!(failure.message, format!("as it said ({code})"));
+                assert_eq!(failure.retry_after, None, "{code}");
+                let asked = of(code, 1).retry_after;
+                assert_eq!(asked, Some(Duration::from_secs(1)), "{code}");
+            }
+        }
+        let broken = kube::Error::Service("the wire broke".into());
+        assert_eq!(Failure::from(broken).kind, FailureKind::Unavailable);
+    }
+}

@@ -128,6 +128,31 @@ impl KubeRequest {
     }
 }
 
+#[cfg(test)]
+impl KubeRequest {
+    /// What every write that is decided on has, whatever it is about: a delete names the uid, or
+    /// it might hit a successor; and a patch that replaces a list names the version that was
+    /// read, or what somebody has added since is lost.
+    pub fn assert_guarded(&self) {
+        match self {
+            Self::Delete { uid, .. } => {
+                assert!(uid.is_some(), "it may hit a successor: {self:?}");
+            }
+            Self::Patch { body, lock, .. } => {
+                let lists = ["finalizers", "ownerReferences"];
+                let replaces = lists
+                    .iter()
+                    .any(|list| body["metadata"].get(list).is_some());
+                assert!(
+                    !replaces || lock.is_some(),
+                    "it may undo another's: {self:?}"
+                );
+            }
+            _ => {}
+        }
+    }
+}
+
 /// A patch of a Secret is shown without its body: this ends up in logs.
 impl fmt::Debug for KubeRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

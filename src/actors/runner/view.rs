@@ -186,4 +186,71 @@ mod tests {
             }
         }
     }
+
+    /// How far a runner is that no actor has spoken for: what is not on record has not been done.
+    #[test]
+    fn a_launch_is_over_when_the_runner_is_ready_has_a_job_or_is_done() {
+        for (status, expected) in [
+            (Value::Null, Launch::UnderWay),
+            (json!({ "phase": "Pending" }), Launch::UnderWay),
+            (json!({ "phase": "Running" }), Launch::UnderWay),
+            (json!({ "phase": "Running", "ready": true }), Launch::Done),
+            (json!({ "phase": "Running", "jobId": "j" }), Launch::Done),
+            (json!({ "phase": "Succeeded" }), Launch::Done),
+            (json!({ "phase": "Failed" }), Launch::Done),
+            (json!({ "phase": "Outdated" }), Launch::Done),
+            (json!({ "reason": "QuotaExceeded" }), Launch::Crowded),
+            (
+                json!({ "reason": "QuotaExceeded", "phase": "Pending" }),
+                Launch::Crowded,
+            ),
+            (
+                json!({ "reason": "QuotaExceeded", "phase": "Failed" }),
+                Launch::Done,
+            ),
+            (json!({ "reason": "Other" }), Launch::UnderWay),
+        ] {
+            assert_eq!(seen(status.clone()).launch, expected, "{status}");
+        }
+    }
+
+    #[test]
+    fn a_job_has_ended_when_its_time_or_its_result_is_on_record() {
+        for (status, expected) in [
+            (Value::Null, false),
+            (json!({ "jobId": "j" }), false),
+            (json!({ "jobResult": "" }), false),
+            (json!({ "jobResult": "succeeded" }), true),
+            (json!({ "jobFinishedAt": "2026-03-01T08:00:00Z" }), true),
+            (
+                json!({ "jobFinishedAt": "2026-03-01T08:00:00Z", "jobResult": "failed" }),
+                true,
+            ),
+        ] {
+            let runner: EphemeralRunner = serde_json::from_value(json!({
+                "metadata": { "name": "r" },
+                "spec": { "githubConfigUrl": "", "githubConfigSecret": "", "runnerScaleSetId": 1 },
+                "status": status,
+            }))
+            .unwrap();
+            assert_eq!(job_ended(&runner), expected, "{status}");
+            assert_eq!(
+                job_finished(&runner).is_some(),
+                status.get("jobFinishedAt").is_some(),
+                "{status}"
+            );
+        }
+    }
+
+    #[test]
+    fn ids_of_0_are_none() {
+        for (id, known) in [(-1, false), (0, false), (1, true)] {
+            let report = seen(json!({ "runnerId": id }));
+            assert_eq!(report.registered, known, "{id}");
+            let report = seen(json!({ "jobRequestId": id }));
+            assert_eq!(report.has_job, known, "{id}");
+            let report = seen(json!({ "workflowRunId": id }));
+            assert_eq!(report.has_job, known, "{id}");
+        }
+    }
 }

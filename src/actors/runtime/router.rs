@@ -387,4 +387,59 @@ mod tests {
         let counts = [&set, &runner].map(|one| one.0.load(Ordering::Relaxed));
         assert_eq!(counts, [6, 2]);
     }
+
+    /// Late news of what an ended actor looked after brings nobody back, and news of others does.
+    #[test]
+    fn news_of_an_object_whose_actor_has_ended_is_dropped_and_that_of_a_successor_is_not() {
+        let router = Router::default();
+        let actor = Arc::new(Counter::default());
+        let key = ActorKey::new(ActorKind::ScaleSet, "a", "pool");
+        let [object, ..] = objects_of("a");
+        router.register(key.clone(), actor.clone());
+        router.forget(&key, [object.uid().to_owned()].into_iter());
+        for event in [ObjectEvent::Observed(object.clone()), gone(&object)] {
+            assert!(
+                router.deliver(event).is_none(),
+                "nobody has to be made for it"
+            );
+        }
+        assert!(router.deliver_listed(object.clone()).is_none());
+        let successor = Object::from(AutoscalingRunnerSet {
+            metadata: ObjectMeta {
+                uid: Some("successor".to_owned()),
+                ..object.meta().clone()
+            },
+            ..AutoscalingRunnerSet::default()
+        });
+        for event in [ObjectEvent::Observed(successor.clone()), gone(&successor)] {
+            let unclaimed = router.deliver(event).map(|(key, _)| key);
+            assert_eq!(unclaimed, Some(key.clone()));
+        }
+        // and a new actor of that name hears of its own object only
+        router.register(key, actor.clone());
+        for object in [object, successor] {
+            assert!(router.deliver(ObjectEvent::Observed(object)).is_none());
+        }
+        assert_eq!(actor.0.load(Ordering::Relaxed), 1);
+    }
+
+    /// However many actors end, memory of them is bounded, and the latest are remembered.
+    #[test]
+    fn the_oldest_of_many_ended_objects_are_forgotten_first() {
+        let router = Router::default();
+        let key = ActorKey::new(ActorKind::Runner, "a", "x");
+        let uids = (0..=REMEMBERED).map(|number| number.to_string());
+        router.forget(&key, uids);
+        assert!(!router.is_recently_deleted("0"));
+        for kept in [1, 2, REMEMBERED] {
+            assert!(router.is_recently_deleted(&kept.to_string()), "{kept}");
+        }
+        // told again, it does not count twice
+        router.forget(&key, ["1".to_owned()].into_iter());
+        let memory = router.recently_deleted.lock().unwrap();
+        assert_eq!(
+            (memory.known.len(), memory.oldest_first.len()),
+            (REMEMBERED, REMEMBERED)
+        );
+    }
 }

@@ -197,4 +197,6 @@ async fn answered<T>(
 }
 
 #[cfg(test)]
+mod answers;
+#[cfg(test)]
 mod rivals;

@@ -140,6 +140,7 @@ impl Cluster {
     /// Runs a request, faults included.
     pub fn run(&mut self, request: &KubeRequest) -> Result<KubeAnswer, KubeError> {
         self.requests += 1;
+        request.assert_guarded();
         let fault = self.saboteur.as_mut().and_then(|fault| fault(request));
         match fault {
             None => self.execute(request),

@@ -3,6 +3,8 @@
 pub mod cluster;
 mod ends;
 mod faults;
+mod health;
 mod life;
+mod parts;
 mod pods;
 mod world;

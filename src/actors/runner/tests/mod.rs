@@ -7,3 +7,4 @@ mod listed;
 mod objects;
 mod pods;
 mod registering;
+mod registration;

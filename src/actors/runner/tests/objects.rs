@@ -310,6 +310,7 @@ impl Hand {
 }
 
 fn words(request: &KubeRequest) -> String {
+    request.assert_guarded();
     let kind = request.kind();
     match request {
         KubeRequest::Get(_) => format!("get {kind}"),

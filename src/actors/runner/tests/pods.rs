@@ -245,3 +245,141 @@ fn a_pod_is_ready_only_while_its_runner_runs() {
     let down = state(&pod_in(1, "Running", ended(1), running()), 0);
     assert!(!down.ready && !down.runs && !down.can_run);
 }
+
+/// A pod that can go without grace is one of which nothing runs or may be about to.
+#[test]
+fn a_pod_needs_no_grace_only_when_nothing_of_it_runs_or_may_start() {
+    let container = |name: &str, state: Value| {
+        json!({ "name": name, "image": "", "imageID": "", "ready": true, "restartCount": 0,
+                "state": state })
+    };
+    let (runner, side) = ("runner", "side");
+    let dead = |node: Option<&str>, containers: &[Value], init: &[Value]| {
+        let status = json!({ "phase": "Running", "containerStatuses": containers,
+                             "initContainerStatuses": init });
+        let mut value = json!(*pod(1, status));
+        value["spec"]["nodeName"] = json!(node);
+        let pod: Pod = serde_json::from_value(value).unwrap();
+        state(&pod, 0).is_dead
+    };
+    let on = Some("node-a");
+    let both = [container(runner, ended(0)), container(side, ended(1))];
+    assert!(dead(on, &both, &[]), "both have ended");
+    assert!(
+        dead(on, &both, &[container("init", ended(0))]),
+        "and so has what came before"
+    );
+    assert!(
+        !dead(on, &both, &[container("sidecar", running())]),
+        "a sidecar runs beside them"
+    );
+    assert!(
+        !dead(on, &both[..1], &[]),
+        "the other one is not shown, and may run"
+    );
+    let one = [container(runner, ended(0)), container(side, running())];
+    assert!(!dead(on, &one, &[]));
+    let about_to = [
+        container(runner, ended(0)),
+        container(side, waiting("Creating")),
+    ];
+    assert!(!dead(on, &about_to, &[]));
+    assert!(!dead(on, &[], &[]), "a node has it");
+    assert!(
+        dead(None, &[], &[]) && dead(Some(""), &[], &[]),
+        "no node has it"
+    );
+    assert!(
+        !dead(None, &about_to, &[]),
+        "no node is named, and yet one shows its containers"
+    );
+}
+
+/// From when on a start is waited for: when a node was found, else when the pod was made.
+#[test]
+fn the_ten_minutes_of_a_start_begin_when_a_node_has_the_pod() {
+    let scheduled = |status: &str, at: Value| json!([{ "type": "PodScheduled", "status": status, "lastTransitionTime": at }]);
+    let gives_up = |node: Option<&str>, conditions: Value, started: Value| {
+        let status = json!({ "phase": "Pending", "conditions": conditions, "startTime": started });
+        let mut value = json!(*pod(1, status));
+        value["spec"]["nodeName"] = json!(node);
+        let pod: Pod = serde_json::from_value(value).unwrap();
+        let gives_up = state(&pod, 0).gives_up?;
+        Some(gives_up.duration_since(start()).as_secs())
+    };
+    let (at, later) = (json!(after(start(), 30)), json!(after(start(), 50)));
+    let on = Some("node-a");
+    for (node, conditions, started, expected) in [
+        (on, scheduled("True", at.clone()), Value::Null, Some(630)),
+        (on, scheduled("True", at.clone()), later.clone(), Some(630)),
+        // not said when
+        (on, scheduled("True", Value::Null), later.clone(), Some(650)),
+        (on, json!([]), later.clone(), Some(650)),
+        (on, json!([]), Value::Null, Some(600)),
+        // no node yet, whatever the pod names
+        (on, scheduled("False", at.clone()), later.clone(), None),
+        (None, scheduled("False", at.clone()), Value::Null, None),
+        (None, json!([]), Value::Null, None),
+        // by hand: bound without a scheduler
+        (
+            None,
+            json!([{ "type": "Ready", "status": "True", "lastTransitionTime": at }]),
+            Value::Null,
+            None,
+        ),
+    ] {
+        let what = format!("{node:?} {conditions} {started}");
+        assert_eq!(gives_up(node, conditions, started), expected, "{what}");
+    }
+    // the time before the init containers are done is theirs
+    let both = json!([
+        { "type": "Initialized", "status": "True", "lastTransitionTime": later },
+        { "type": "PodScheduled", "status": "True", "lastTransitionTime": at }]);
+    assert_eq!(gives_up(on, both, Value::Null), Some(650));
+    let not_yet = json!([
+        { "type": "Initialized", "status": "False", "lastTransitionTime": later },
+        { "type": "PodScheduled", "status": "True", "lastTransitionTime": at }]);
+    assert_eq!(gives_up(on, not_yet, Value::Null), Some(630));
+}
+
+/// An init container that works may take its time; one that waits may not.
+#[test]
+fn an_init_container_that_runs_is_not_late() {
+    let with_init = |state: Value, initialized: &str| {
+        let mut value = json!(*pod_in(1, "Pending", waiting("PodInitializing"), running()));
+        value["status"]["containerStatuses"] = json!([
+            { "name": "runner", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+              "state": waiting("PodInitializing") }]);
+        value["status"]["initContainerStatuses"] = json!([
+            { "name": "clone", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+              "state": state }]);
+        value["status"]["conditions"][1]["status"] = json!(initialized);
+        serde_json::from_value::<Pod>(value).unwrap()
+    };
+    let late = |pod: &Pod| failure(&state(pod, 100_000)).map(str::to_owned);
+    assert_eq!(late(&with_init(running(), "False")), None);
+    let done = Some("PodInitializing".to_owned());
+    assert_eq!(late(&with_init(running(), "True")), done, "it is a sidecar");
+    assert_eq!(late(&with_init(waiting("PodInitializing"), "False")), done);
+    assert_eq!(late(&with_init(ended(0), "False")), done);
+}
+
+/// Which ends the kubelet answers with another start.
+#[test]
+fn whether_a_runner_that_ended_may_run_again_is_a_matter_of_the_pods_policy() {
+    for (policy, code, can_run) in [
+        (Some("Never"), 0, false),
+        (Some("Never"), 1, false),
+        (Some("OnFailure"), 0, false),
+        (Some("OnFailure"), 1, true),
+        (Some("Always"), 0, true),
+        (Some("Always"), 1, true),
+        // what is not said is the server's default
+        (None, 0, true),
+    ] {
+        let mut value = json!(*pod_in(1, "Running", ended(code), running()));
+        value["spec"]["restartPolicy"] = json!(policy);
+        let pod: Pod = serde_json::from_value(value).unwrap();
+        assert_eq!(state(&pod, 0).can_run, can_run, "{policy:?} {code}");
+    }
+}

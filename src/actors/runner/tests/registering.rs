@@ -239,6 +239,31 @@ fn a_job_recorded_while_the_service_is_asked_keeps_the_runner() {
     assert!(asked.is_empty(), "{asked:?}");
 }
 
+/// While finalizers are put back that somebody took off, nothing else is looked at; the set is told
+/// all the same.
+#[test]
+fn a_removal_that_a_recorded_job_was_faster_than_is_refused_whatever_else_is_to_be_done() {
+    for verdict in [
+        Ok(ActionsAnswer::Done),
+        refused(ActionsErrorKind::JobStillRunning),
+    ] {
+        let (mut hand, _) = Hand::found(
+            er(20, known(json!({ "ready": true }))),
+            Some(pod_in(21, "Running", running(), running())),
+        );
+        hand.tell(RunnerCommand::Release);
+        let mut started = with_job(json!({ "ready": true }));
+        started["metadata"] = json!({ "finalizers": null });
+        let asked = hand.sees_runner(er(22, started));
+        assert!(asked[0].contains("finalizers"), "{asked:?}");
+        hand.report = None;
+        let asked = hand.actions(RunnerTag::Remove, verdict);
+        assert!(asked.is_empty(), "{asked:?}");
+        let refused = hand.report.take().and_then(|report| report.refused);
+        assert!(refused.is_some());
+    }
+}
+
 #[test]
 fn a_release_before_the_registration_is_answered_waits_for_the_id() {
     let (mut hand, _) = Hand::created();

@@ -2,7 +2,9 @@
 
 use super::super::runner_index::{CountedRunner, RunnerClass, RunnerIndex, SlotFate};
 use crate::clock::{Timestamp, after};
-use crate::messages::{Launch, Reason, Refusal, RunnerCommand, RunnerReport, RunnerState};
+use crate::messages::{
+    Launch, Reason, Refusal, RunnerCommand, RunnerCounts, RunnerReport, RunnerState,
+};
 
 fn now() -> Timestamp {
     after(Timestamp::UNIX_EPOCH, 1_800_000_000)
@@ -63,6 +65,21 @@ fn each_runner_counts_once_and_in_one_state() {
         }
     }
     assert_eq!(index.capacity(), 3, "pending, running, deleting");
+    let told = RunnerCounts {
+        pending: 1,
+        running: 1,
+        failed: 1,
+        finished: 1,
+        outdated: 2,
+        deleting: 2,
+    };
+    assert_eq!(index.counts(), told);
+    let rejected = index.rejected().map(|rejected| rejected.runner);
+    assert_eq!(
+        rejected.as_deref(),
+        Some("outdated"),
+        "and not the stale one"
+    );
     assert_eq!(index.latest_patch(), 4);
     for (report, class) in &all {
         index.remove(&report.name, &report.uid);

@@ -276,6 +276,18 @@ fn a_service_with_a_bad_time_is_asked_again() {
 }
 
 #[test]
+fn a_service_is_not_asked_to_delete_before_it_wishes_to_be() {
+    let mut world = World::settled();
+    world.service.fault = Some(ActionsErrorKind::Unavailable);
+    world.service.wait = Some(std::time::Duration::from_secs(90));
+    delete(&mut world);
+    world.pass(85);
+    assert_eq!(world.service.count("delete_scale_set"), 1);
+    world.pass(10);
+    assert_eq!(world.service.count("delete_scale_set"), 2);
+}
+
+#[test]
 fn a_service_that_stays_away_does_not_hold_the_deletion_for_ever() {
     let mut world = World::settled();
     world.service.fault = Some(ActionsErrorKind::Unavailable);

@@ -4,6 +4,7 @@
 mod deletion;
 mod faults;
 mod former;
+mod identity;
 mod life;
 mod observed;
 mod outdated;

@@ -378,6 +378,17 @@ fn a_service_out_of_order_leaves_a_registered_scale_set_at_work() {
 }
 
 #[test]
+fn a_service_is_not_called_before_it_wishes_to_be() {
+    let mut world = World::new();
+    world.service.fault = Some(ActionsErrorKind::Unavailable);
+    world.service.wait = Some(std::time::Duration::from_secs(90));
+    world.pass(89);
+    assert_eq!(world.service.calls.len(), 1);
+    world.pass(2);
+    assert_eq!(world.service.calls.len(), 2);
+}
+
+#[test]
 fn a_late_answer_to_an_earlier_call_says_nothing() {
     let mut world = World::settled();
     world.answer_twice(ScaleSetTag::Registration(1));

@@ -37,6 +37,8 @@ pub struct Service {
     pub calls: Vec<ActionsCall>,
     /// Answers every call while it is there.
     pub fault: Option<ActionsErrorKind>,
+    /// How long it asks to wait then.
+    pub wait: Option<std::time::Duration>,
     /// Id of the next scale set.
     pub next: i64,
 }
@@ -50,6 +52,7 @@ impl Service {
         self.calls.push(request.call.clone());
         let number = self.calls.len();
         self.answer(request.call).map_err(|mut error| {
+            error.retry_after = self.wait;
             // as the client does it: with ids that differ each time
             error.message += &format!(" (ActivityId a-{number}, X-GitHub-Request-Id r-{number})");
             error

@@ -36,6 +36,7 @@ impl World {
     }
 
     pub(super) fn run_kube(&mut self, to: To, tag: SetOrRunnerTag, request: &KubeRequest) {
+        request.assert_guarded();
         let unanswered = |kind| {
             Err(KubeError {
                 kind,
