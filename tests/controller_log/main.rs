@@ -80,7 +80,7 @@ fn at_debug_a_step_is_a_line_that_names_what_happened_and_no_bodies() {
         "actor=\"runner\"",
         "key=Runner/run/set-",
         "because=seen EphemeralRunner run/set-",
-        "because=CreatePod: Pod run/set-",
+        "because=Pod(Create): Pod run/set-",
         "create Pod run/set-",
         "status [status.phase",
         "generate_jit_config set-",
